@@ -1,0 +1,37 @@
+// The system and libpmem calls that tiers make, as a table, so that tests can make the n-th one fail.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include <cstddef>
+
+namespace frostline {
+
+/// Same contracts as the calls that the members are named after. A tier keeps a reference, so the
+/// table must outlive it.
+struct SystemCalls {
+    int (*open)(const char* path, int flags, mode_t mode);
+    int (*mkostemp)(char* path_template, int flags);
+    int (*unlink)(const char* path);
+    int (*close)(int fd);
+    int (*fstat)(int fd, struct stat* out);
+    int (*fstatvfs)(int fd, struct statvfs* out);
+    int (*flock)(int fd, int operation);
+    int (*posix_fallocate)(int fd, off_t offset, off_t length);
+    ssize_t (*pread)(int fd, void* buffer, size_t count, off_t offset);
+    ssize_t (*pwrite)(int fd, const void* buffer, size_t count, off_t offset);
+    void* (*mmap)(void* address, size_t length, int protection, int flags, int fd, off_t offset);
+    int (*munmap)(void* address, size_t length);
+    int (*madvise)(void* address, size_t length, int advice);
+    void* (*pmem_map_file)(const char* path, size_t length, int flags, mode_t mode,
+                           size_t* mapped_length, int* is_pmem);
+    int (*pmem_unmap)(void* address, size_t length);
+    int (*pmem_msync)(const void* address, size_t length);
+
+    /// The operating system's and libpmem's own.
+    static const SystemCalls& real() noexcept;
+};
+
+}  // namespace frostline

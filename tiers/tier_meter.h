@@ -1,0 +1,41 @@
+// How full a tier is, readable from any thread without its lock. Only the tier writes it, under its
+// lock, so that used never exceeds the capacity that the tier checks against.
+#pragma once
+
+#include "tiers/tier.h"
+
+#include <atomic>
+
+namespace frostline {
+
+class TierMeter {
+   public:
+    /// Caller holds the tier's lock.
+    void add(std::uint64_t size_bytes) noexcept {
+        const std::uint64_t used = used_bytes() + size_bytes;
+        used_bytes_.store(used, std::memory_order_relaxed);
+        if (used > peak_bytes_.load(std::memory_order_relaxed)) {
+            peak_bytes_.store(used, std::memory_order_relaxed);
+        }
+    }
+    /// Caller holds the tier's lock.
+    void subtract(std::uint64_t size_bytes) noexcept {
+        used_bytes_.store(used_bytes() - size_bytes, std::memory_order_relaxed);
+    }
+    void close() noexcept { open_.store(false, std::memory_order_relaxed); }
+
+    bool open() const noexcept { return open_.load(std::memory_order_relaxed); }
+    std::uint64_t used_bytes() const noexcept {
+        return used_bytes_.load(std::memory_order_relaxed);
+    }
+    TierUsage usage() const noexcept {
+        return {used_bytes(), peak_bytes_.load(std::memory_order_relaxed), open()};
+    }
+
+   private:
+    std::atomic<std::uint64_t> used_bytes_{0};
+    std::atomic<std::uint64_t> peak_bytes_{0};
+    std::atomic<bool> open_{true};
+};
+
+}  // namespace frostline
