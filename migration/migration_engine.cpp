@@ -1,0 +1,304 @@
+// Storing, forgetting, and what happens after each event. Using a tensor is in
+// migration_engine_use.cpp.
+#include "migration/migration_engine.h"
+
+#include "tiers/check.h"
+#include "tiers/checksum.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace frostline {
+namespace {
+
+constexpr TierId kDram{0};
+constexpr std::size_t kWriteChunkBytes = std::size_t{4} << 20;
+
+}  // namespace
+
+Error MigrationEngine::no_such_tensor(TensorId id) {
+    return Error(Errc::not_found, 0, "no tensor {}: it was dropped or never stored", id.packed());
+}
+
+MigrationEngine::MigrationEngine(Options options)
+    : options_(std::move(options)),
+      mover_({.tiers = options_.tiers,
+              .copies = options_.copies,
+              .table = &table_,
+              .mutex = &mutex_,
+              .changed = &changed_,
+              .verify = options_.verify,
+              .report = [this](const MoveReport& report) { on_move(report); }}),
+      window_(options_.tiers[0]->info().capacity_bytes) {}
+
+MigrationEngine::~MigrationEngine() {
+    Lock lock(mutex_);
+    quiesce(lock);
+    while (table_.size() > 0) {
+        // The list is const to everybody but its owner; the record is ours to retire.
+        TensorRecord& tensor = const_cast<TensorRecord&>(table_.by_birth().front());
+        for (; tensor.held_pins > 0; --tensor.held_pins) (void)tensor.residency.unpin();
+        FROSTLINE_CHECK(tensor.residency.release() != Residency::ReleaseResult::retired_later,
+                        "the engine was destroyed while a tensor was pinned");
+        mover_.retire(tensor, lock);
+    }
+}
+
+Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
+    if (bytes.size() <= options_.dram->info().capacity_bytes) {
+        Lock lock(mutex_);
+        const auto room = find_room(bytes.size(), lock,
+                                    [&] { return options_.dram->reserve(bytes.size()); });
+        if (room) {
+            lock.unlock();
+            FROSTLINE_TRY_VOID(options_.dram->write(*room, 0, bytes));
+            lock.lock();
+            auto id = add(bytes.size(), {*room, std::nullopt}, false, lock);
+            if (!id) options_.dram->release(*room);
+            return id;
+        }
+        if (room.error().code() != Errc::no_space) return room.error();
+    }
+    return write_through(bytes);
+}
+
+Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelease release,
+                                        bool held) {
+    if (buffer.empty()) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
+    if (buffer.size() > options_.dram->info().capacity_bytes) {
+        auto id = write_through(buffer);
+        if (id) release.call(release.user, buffer.data(), buffer.size());
+        return id;
+    }
+    Lock lock(mutex_);
+    FROSTLINE_TRY(const Extent room, find_room(buffer.size(), lock, [&] {
+                      return options_.dram->adopt(buffer, release);
+                  }));
+    auto id = add(buffer.size(), {room, std::nullopt}, held, lock);
+    if (!id) options_.dram->cancel_adoption(room);
+    return id;
+}
+
+// Asks until there is room, or until nothing is under way that could make some.
+template <class Attempt>
+Result<Extent> MigrationEngine::find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt) {
+    std::uint64_t waiting_since_ns = 0;
+    while (true) {
+        if (closed_) return Error(Errc::closed, 0, "the context is closed");
+        Result<Extent> room = attempt();
+        if (!room && room.error().code() == Errc::no_space) {
+            decide({PolicyEvent::Kind::pressure, nullptr, size_bytes}, lock);
+            room = attempt();  // copies that lay below already made room at once
+        }
+        const bool hopeless = mover_.busy() == 0;
+        if (room || room.error().code() != Errc::no_space || hopeless) {
+            if (waiting_since_ns != 0) {
+                stats_.store_stall_ns += options_.now_ns() - waiting_since_ns;
+            }
+            return room;
+        }
+        if (waiting_since_ns == 0) {
+            waiting_since_ns = options_.now_ns();
+            ++stats_.store_stalls;
+        }
+        changed_.wait(lock);
+    }
+}
+
+// For what DRAM cannot hold: the first lower tier that takes it.
+Result<TensorId> MigrationEngine::write_through(std::span<const std::byte> bytes) {
+    Error last(Errc::no_space, 0, "{} bytes exceed the DRAM budget of {}, and there is no lower tier",
+               bytes.size(), options_.dram->info().capacity_bytes);
+    for (Tier* const tier : options_.tiers.subspan(1)) {
+        std::optional<std::uint64_t> checksum;
+        const auto extent = write_to(*tier, bytes, checksum);
+        if (!extent) {
+            last = extent.error();
+            continue;
+        }
+        Lock lock(mutex_);
+        auto id = closed_ ? Result<TensorId>(Error(Errc::closed, 0, "the context is closed"))
+                          : add(bytes.size(), {*extent, checksum}, false, lock);
+        if (id) {
+            stats_.moved_in_bytes[index_of(tier->info().id)] += bytes.size();
+        } else {
+            tier->release(*extent);
+        }
+        return id;
+    }
+    return last;
+}
+
+Result<Extent> MigrationEngine::write_to(Tier& tier, std::span<const std::byte> bytes,
+                                         std::optional<std::uint64_t>& sum) {
+    FROSTLINE_TRY(const Extent extent, tier.reserve(bytes.size()));
+    Result<void> written = ok();
+    for (std::size_t done = 0; written && done < bytes.size(); done += kWriteChunkBytes) {
+        written = tier.write(extent, done,
+                             bytes.subspan(done, std::min(kWriteChunkBytes, bytes.size() - done)));
+    }
+    if (written) written = tier.fence(extent);
+    if (!written) {
+        tier.release(extent);
+        return written.error();
+    }
+    if (options_.verify) sum = checksum(bytes);
+    return extent;
+}
+
+Result<TensorId> MigrationEngine::add(std::uint64_t size_bytes, const TensorCopy& copy, bool held,
+                                      Lock& lock) {
+    FROSTLINE_TRY(TensorRecord* const tensor, table_.create(size_bytes, copy));
+    const TensorId id = tensor->id();
+    if (held) {
+        FROSTLINE_CHECK(tensor->residency.pin(id.generation, Access::read) ==
+                            Residency::PinResult::pinned,
+                        "a new tensor could not be pinned");
+        ++tensor->held_pins;
+    }
+    ++stats_.stored;
+    stats_.stored_bytes += size_bytes;
+    recorder_.stored(id, size_bytes, options_.now_ns());
+    decide({PolicyEvent::Kind::settled, tensor, 0}, lock);
+    return id;
+}
+
+Result<void> MigrationEngine::settle(TensorId id) {
+    Lock lock(mutex_);
+    TensorRecord* const tensor = table_.find(id);
+    if (tensor == nullptr) return no_such_tensor(id);
+    if (tensor->held_pins > 0) {
+        --tensor->held_pins;
+        FROSTLINE_CHECK(!tensor->residency.unpin(), "a tensor was released under the lock");
+        decide({PolicyEvent::Kind::settled, tensor, 0}, lock);
+    }
+    return ok();
+}
+
+Result<void> MigrationEngine::drop(TensorId id) {
+    Lock lock(mutex_);
+    TensorRecord* const tensor = table_.find(id);
+    if (tensor == nullptr) return no_such_tensor(id);
+    ++stats_.dropped;
+    failures_.erase(id.packed());
+    for (; tensor->held_pins > 0; --tensor->held_pins) {
+        FROSTLINE_CHECK(!tensor->residency.unpin(), "a tensor was released under the lock");
+    }
+    if (tensor->residency.release() == Residency::ReleaseResult::retire) {
+        mover_.retire(*tensor, lock);
+    } else {
+        mover_.cancel(*tensor);
+    }
+    sample();
+    return ok();
+}
+
+void MigrationEngine::end_step() {
+    const Lock lock(mutex_);
+    recorder_.end_step(options_.now_ns());
+}
+
+Result<void> MigrationEngine::close() {
+    Lock lock(mutex_);
+    for (const TensorRecord& tensor : table_.by_birth()) {
+        if (tensor.residency.load().pins > tensor.held_pins) {
+            return Error(Errc::busy, 0, "tensor {} is pinned; unpin it before closing",
+                         tensor.id().packed());
+        }
+    }
+    quiesce(lock);
+    return ok();
+}
+
+void MigrationEngine::quiesce(Lock& lock) {
+    closed_ = true;
+    for (const TensorRecord& tensor : table_.by_birth()) mover_.cancel(tensor);
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return mover_.busy() == 0; });
+}
+
+void MigrationEngine::decide(const PolicyEvent& event, Lock& lock) {
+    std::array<TierView, kMaxTiers> tiers;
+    for (std::size_t i = 0; i < options_.tiers.size(); ++i) {
+        const TierInfo& info = options_.tiers[i]->info();
+        const TierUsage usage = options_.tiers[i]->usage();
+        tiers[i] = {info.id,  info.kind,  info.capacity_bytes, usage.used_bytes,
+                    mover_.leaving_bytes(info.id), usage.open};
+    }
+    std::vector<Decision> decisions;
+    options_.policy->decide({table_.by_birth(), table_.by_use(),
+                             {tiers.data(), options_.tiers.size()},
+                             window_.bytes()},
+                            event, decisions);
+    if (closed_) return;
+    for (const Decision& decision : decisions) carry_out(decision, lock);
+    sample();
+}
+
+// Decisions are by id, because carrying one out releases the lock for moments.
+void MigrationEngine::carry_out(const Decision& decision, Lock& lock) {
+    TensorRecord* const tensor = table_.find(decision.tensor);
+    if (tensor == nullptr) return;
+    if (decision.action == Decision::Action::drop_copy) {
+        (void)mover_.drop_copy(*tensor, decision.tier, lock);
+        return;
+    }
+    Result<void> started = mover_.start(*tensor, decision.tier, lock);
+    if (decision.tier == kDram) return;  // a prefetch that finds no room is merely late
+    // The tier that was chosen is full or closed after all: the next one takes over.
+    for (std::size_t next = index_of(decision.tier) + 1;
+         !started && next < options_.tiers.size() &&
+         (started.error().code() == Errc::no_space || started.error().code() == Errc::closed);
+         ++next) {
+        TensorRecord* const again = table_.find(decision.tensor);
+        if (again == nullptr) return;
+        started = mover_.start(*again, static_cast<TierId>(next), lock);
+    }
+}
+
+void MigrationEngine::on_move(const MoveReport& report) {
+    if (report.error != nullptr) {
+        if (report.error->code() == Errc::cancelled) return;
+        ++stats_.failed_moves;
+        if (report.to == kDram) failures_.insert_or_assign(report.tensor.packed(), *report.error);
+        return;
+    }
+    if (!report.copied) {
+        ++stats_.free_moves;
+    } else {
+        ++stats_.moves;
+        stats_.moved_out_bytes[index_of(report.from)] += report.size_bytes;
+        stats_.moved_in_bytes[index_of(report.to)] += report.size_bytes;
+    }
+    sample();
+}
+
+void MigrationEngine::sample() {
+    const std::uint64_t now_ns = options_.now_ns();
+    if (!timeline_.due(now_ns)) return;
+    UsageTimeline::Sample sample{now_ns, {}};
+    for (std::size_t i = 0; i < options_.tiers.size(); ++i) {
+        sample.used_bytes[i] = options_.tiers[i]->usage().used_bytes;
+    }
+    timeline_.add(sample);
+}
+
+EngineStats MigrationEngine::stats() const {
+    const Lock lock(mutex_);
+    EngineStats stats = stats_;
+    stats.prefetch_bytes = window_.bytes();
+    return stats;
+}
+
+std::vector<UsageTimeline::Sample> MigrationEngine::timeline() const {
+    const Lock lock(mutex_);
+    return timeline_.samples();
+}
+
+std::string MigrationEngine::trace() const {
+    const Lock lock(mutex_);
+    return recorder_.text();
+}
+
+}  // namespace frostline

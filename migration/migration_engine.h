@@ -1,0 +1,152 @@
+// Holds tensors within the budgets of the tiers: stores them, asks the policy what to move, has the
+// mover do it, and brings tensors back when they are used.
+//
+// Rule of concurrency. One lock guards the table, the policy's view and all counters; it is never
+// held while bytes are copied or a buffer's owner is called back. Pins and unpins go through the
+// residency word alone. Waiting is for the end of a move or release (`changed_`), and nobody waits
+// when none is in progress: then room cannot appear by itself, and the caller gets an error.
+#pragma once
+
+#include "allocator/tensor_table.h"
+#include "migration/mover.h"
+#include "migration/policy.h"
+#include "migration/prefetch_window.h"
+#include "migration/trace_recorder.h"
+#include "migration/usage_timeline.h"
+#include "tiers/copy_engine.h"
+#include "tiers/dram_tier.h"
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace frostline {
+
+/// Counters since the engine was created. A hit is a use that found its tensor in DRAM; a stall is
+/// a use, or a store, that had to wait for a move.
+struct EngineStats {
+    std::uint64_t stored = 0, stored_bytes = 0;
+    std::uint64_t dropped = 0;
+    std::uint64_t hits = 0;
+    std::uint64_t use_stalls = 0, use_stall_ns = 0;
+    std::uint64_t store_stalls = 0, store_stall_ns = 0;
+    std::uint64_t direct_reads = 0;  ///< read from a lower tier without coming to DRAM
+    std::uint64_t moves = 0;         ///< that copied bytes
+    std::uint64_t free_moves = 0;    ///< that found a good copy in place
+    std::uint64_t failed_moves = 0;
+    std::uint64_t prefetch_bytes = 0;  ///< how far ahead it fetches now
+    std::array<std::uint64_t, kMaxTiers> moved_in_bytes{};
+    std::array<std::uint64_t, kMaxTiers> moved_out_bytes{};
+};
+
+/// A tensor's bytes in DRAM, held there until unpin(). Not more than a reference: copying it does
+/// not pin again.
+struct PinnedBytes {
+    TensorRecord* tensor = nullptr;
+    std::span<std::byte> bytes;
+};
+
+/// Thread-safe, but for construction and destruction.
+class MigrationEngine {
+   public:
+    struct Options {
+        DramTier* dram = nullptr;      ///< tier 0
+        std::span<Tier* const> tiers;  ///< by TierId, dram first; all outlive the engine
+        CopyEngine* copies = nullptr;
+        const Policy* policy = nullptr;
+        bool verify = false;  ///< checksum what leaves DRAM and compare it when it returns
+        std::function<std::uint64_t()> now_ns;  ///< monotonic clock
+    };
+
+    explicit MigrationEngine(Options options);
+    /// Ends all moves and frees every tensor. No pin may be left.
+    ~MigrationEngine();
+
+    /// Stores a copy of the bytes. Waits for room in DRAM if moves are making some; what DRAM
+    /// cannot hold goes straight to a lower tier. Errors: invalid_argument (empty), no_space
+    /// (nowhere fits it), the tiers' own.
+    Result<TensorId> put(std::span<const std::byte> bytes);
+
+    /// Stores a buffer without copying it: it is the engine's until `release` is called, which may
+    /// be during this very call. With `held` it stays where it is until settle(), because its
+    /// producer still uses it. Errors as for put(); then `release` is not called and the buffer
+    /// stays the caller's.
+    Result<TensorId> adopt(std::span<std::byte> buffer, BufferRelease release, bool held);
+
+    /// The producer of a held tensor has no more use for it. No effect on one that is not held.
+    /// Errors: not_found.
+    Result<void> settle(TensorId tensor);
+
+    /// Brings a tensor to DRAM and holds it there. Waits if it has to move. Pair with unpin().
+    /// Errors: not_found, no_space (what is pinned leaves no room; read() still works), corrupt,
+    /// the tiers' own.
+    Result<PinnedBytes> pin(TensorId tensor, Access access);
+    void unpin(const PinnedBytes& pinned) noexcept;
+
+    /// Starts bringing a tensor to DRAM, without waiting. Errors: not_found, no_space (now).
+    Result<void> prefetch(TensorId tensor);
+
+    /// Copies the bytes out from wherever they are; `out` has exactly their size.
+    Result<void> read(TensorId tensor, std::span<std::byte> out);
+
+    Result<std::uint64_t> size_bytes(TensorId tensor) const;
+
+    /// Forgets a tensor; its room is free as soon as nobody uses it. Errors: not_found.
+    Result<void> drop(TensorId tensor);
+
+    /// Ends a training step, for the trace.
+    void end_step();
+
+    /// Cancels moves, waits for them to end, and refuses new data from then on. Errors: busy
+    /// (tensors are pinned), and then nothing changed.
+    Result<void> close();
+
+    EngineStats stats() const;
+    std::vector<UsageTimeline::Sample> timeline() const;
+    std::string trace() const;
+
+   private:
+    using Lock = std::unique_lock<std::mutex>;
+
+    static Error no_such_tensor(TensorId id);
+    template <class Attempt>
+    Result<Extent> find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt);
+    Result<TensorId> write_through(std::span<const std::byte> bytes);
+    Result<Extent> write_to(Tier& tier, std::span<const std::byte> bytes,
+                            std::optional<std::uint64_t>& checksum);
+    Result<TensorId> add(std::uint64_t size_bytes, const TensorCopy& copy, bool held, Lock& lock);
+    Result<void> read_pinned(const TensorRecord& tensor, const TensorCopy& copy,
+                             std::span<std::byte> out);
+    Result<void> bring_to_dram(TensorRecord& tensor, Lock& lock);
+    PinnedBytes pin_in_dram(TensorRecord& tensor, Access access);
+    void count_use(const TensorRecord& tensor, std::uint64_t stall_ns);
+
+    void decide(const PolicyEvent& event, Lock& lock);
+    void carry_out(const Decision& decision, Lock& lock);
+    void on_move(const MoveReport& report);
+    void sample();
+    void quiesce(Lock& lock);
+
+    Options options_;
+    mutable std::mutex mutex_;  // guards everything below
+    std::condition_variable changed_;
+    TensorTable table_;
+    Mover mover_;
+    PrefetchWindow window_;
+    TraceRecorder recorder_;
+    UsageTimeline timeline_;
+    EngineStats stats_;
+    /// Why the last attempt to bring a tensor to DRAM failed, until somebody asks for it again.
+    std::unordered_map<std::uint64_t, Error> failures_;
+    bool closed_ = false;
+};
+
+}  // namespace frostline

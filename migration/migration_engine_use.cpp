@@ -1,0 +1,165 @@
+// Using a tensor: pinning it in DRAM, fetching it ahead of time, or reading it where it is.
+#include "migration/migration_engine.h"
+
+#include "tiers/check.h"
+#include "tiers/checksum.h"
+
+#include <algorithm>
+#include <new>
+
+namespace frostline {
+namespace {
+
+constexpr TierId kDram{0};
+constexpr std::size_t kReadChunkBytes = std::size_t{4} << 20;
+
+}  // namespace
+
+Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
+    Lock lock(mutex_);
+    std::uint64_t waiting_since_ns = 0;
+    failures_.erase(id.packed());  // of an earlier attempt: this one may succeed
+    while (true) {
+        TensorRecord* const tensor = table_.find(id);
+        if (tensor == nullptr) return no_such_tensor(id);
+        table_.touch(*tensor);
+        const ResidencyState state = tensor->residency.load();
+        // Under the lock the home stays what it is.
+        if (state.home == kDram) {
+            if (state.pins == Residency::kMaxPins) {
+                return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), state.pins);
+            }
+            const PinnedBytes pinned = pin_in_dram(*tensor, access);
+            count_use(*tensor, waiting_since_ns == 0 ? 0 : options_.now_ns() - waiting_since_ns);
+            decide({PolicyEvent::Kind::used, tensor, 0}, lock);
+            return pinned;
+        }
+        if (closed_) return Error(Errc::closed, 0, "the context is closed");
+        if (const auto failure = failures_.extract(id.packed()); !failure.empty()) {
+            return failure.mapped();
+        }
+        if (waiting_since_ns == 0) waiting_since_ns = std::max<std::uint64_t>(options_.now_ns(), 1);
+        if (!state.moving) {
+            FROSTLINE_TRY_VOID(bring_to_dram(*tensor, lock));
+        } else {
+            changed_.wait(lock);
+        }
+    }
+}
+
+// Starts the move, or waits for room for it. The caller looks again in either case.
+Result<void> MigrationEngine::bring_to_dram(TensorRecord& tensor, Lock& lock) {
+    const TensorId id = tensor.id();
+    const std::uint64_t size_bytes = tensor.size_bytes;
+    Result<void> started = mover_.start(tensor, kDram, lock);
+    if (!started && started.error().code() == Errc::no_space &&
+        size_bytes <= options_.dram->info().capacity_bytes) {
+        decide({PolicyEvent::Kind::pressure, nullptr, size_bytes}, lock);
+        TensorRecord* const again = table_.find(id);
+        if (again == nullptr) return ok();
+        started = mover_.start(*again, kDram, lock);
+        if (!started && started.error().code() == Errc::no_space && mover_.busy() > 0) {
+            changed_.wait(lock);
+            return ok();
+        }
+    }
+    // Somebody reads it where it is, and notifies when done.
+    if (!started && started.error().code() == Errc::busy) {
+        changed_.wait(lock);
+        return ok();
+    }
+    return started;
+}
+
+PinnedBytes MigrationEngine::pin_in_dram(TensorRecord& tensor, Access access) {
+    FROSTLINE_CHECK(tensor.residency.pin(tensor.id().generation, access) ==
+                        Residency::PinResult::pinned,
+                    "a living tensor could not be pinned");
+    TensorCopy& copy = *tensor.copies[index_of(kDram)];
+    if (access == Access::write) copy.checksum.reset();
+    return {&tensor, {options_.dram->host_address(copy.extent), tensor.size_bytes}};
+}
+
+void MigrationEngine::count_use(const TensorRecord& tensor, std::uint64_t stall_ns) {
+    recorder_.used(tensor.id(), tensor.size_bytes, options_.now_ns());
+    if (stall_ns == 0) {
+        ++stats_.hits;
+        window_.hit();
+    } else {
+        ++stats_.use_stalls;
+        stats_.use_stall_ns += stall_ns;
+        window_.stalled();
+    }
+}
+
+void MigrationEngine::unpin(const PinnedBytes& pinned) noexcept {
+    if (!pinned.tensor->residency.unpin()) return;
+    Lock lock(mutex_);
+    mover_.retire(*pinned.tensor, lock);
+}
+
+Result<void> MigrationEngine::prefetch(TensorId id) {
+    Lock lock(mutex_);
+    TensorRecord* const tensor = table_.find(id);
+    if (tensor == nullptr) return no_such_tensor(id);
+    if (closed_) return Error(Errc::closed, 0, "the context is closed");
+    const Result<void> started = mover_.start(*tensor, kDram, lock);
+    // Busy: it is being moved, or used where it is. Neither is a failure of a hint.
+    if (!started && started.error().code() != Errc::busy) return started;
+    return ok();
+}
+
+Result<void> MigrationEngine::read(TensorId id, std::span<std::byte> out) {
+    Lock lock(mutex_);
+    TensorRecord* const tensor = table_.find(id);
+    if (tensor == nullptr) return no_such_tensor(id);
+    if (out.size() != tensor->size_bytes) {
+        return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
+                     id.packed(), tensor->size_bytes, out.size());
+    }
+    if (tensor->residency.pin(id.generation, Access::read) != Residency::PinResult::pinned) {
+        return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), Residency::kMaxPins);
+    }
+    table_.touch(*tensor);
+    const TierId home = tensor->residency.load().home;
+    const TensorCopy copy = *tensor->copy_in(home);
+    const std::uint64_t start_ns = options_.now_ns();
+    decide({PolicyEvent::Kind::used, tensor, 0}, lock);
+    lock.unlock();
+    const Result<void> result = read_pinned(*tensor, copy, out);
+    lock.lock();
+    if (home == kDram) {
+        count_use(*tensor, 0);
+    } else {
+        ++stats_.direct_reads;
+        stats_.moved_out_bytes[index_of(home)] += out.size();
+        count_use(*tensor, std::max<std::uint64_t>(options_.now_ns() - start_ns, 1));
+    }
+    if (tensor->residency.unpin()) mover_.retire(*tensor, lock);
+    changed_.notify_all();  // whoever wants to move it waits for this
+    return result;
+}
+
+Result<void> MigrationEngine::read_pinned(const TensorRecord& tensor, const TensorCopy& copy,
+                                          std::span<std::byte> out) {
+    Tier& tier = *options_.tiers[index_of(copy.extent.tier)];
+    for (std::size_t done = 0; done < out.size(); done += kReadChunkBytes) {
+        FROSTLINE_TRY_VOID(tier.read(
+            copy.extent, done, out.subspan(done, std::min(kReadChunkBytes, out.size() - done))));
+    }
+    if (options_.verify && copy.checksum && copy.extent.tier != kDram &&
+        checksum(out) != *copy.checksum) {
+        return Error(Errc::corrupt, 0, "tensor {}: {} bytes came back changed from {}",
+                     tensor.id().packed(), out.size(), name(tier.info().kind));
+    }
+    return ok();
+}
+
+Result<std::uint64_t> MigrationEngine::size_bytes(TensorId id) const {
+    const Lock lock(mutex_);
+    const TensorRecord* const tensor = table_.find(id);
+    if (tensor == nullptr) return no_such_tensor(id);
+    return tensor->size_bytes;
+}
+
+}  // namespace frostline

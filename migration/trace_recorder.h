@@ -1,0 +1,51 @@
+// Records what a step did with its tensors, in the trace format that planners and the referee read:
+// a line for each tensor, and a line for each event in the place of a kernel. An event lasts until
+// the next one, so that the trace keeps the time that the program spent between them.
+#pragma once
+
+#include "allocator/tensor_id.h"
+#include "tiers/result.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace frostline {
+
+/// Not thread-safe: the engine's lock guards it. Keeps the last complete step and the one in
+/// progress. Recording never fails; when memory runs out the step is left out.
+class TraceRecorder {
+   public:
+    void stored(TensorId tensor, std::uint64_t size_bytes, std::uint64_t time_ns) noexcept;
+    void used(TensorId tensor, std::uint64_t size_bytes, std::uint64_t time_ns) noexcept;
+
+    /// Ends the step in progress; it becomes the one that text() gives.
+    void end_step(std::uint64_t time_ns) noexcept;
+
+    /// The last complete step as a trace ("frostline-trace 1"), or the one in progress if none is
+    /// complete. Ids are numbered from 0 in order of first appearance; the class is `activation`.
+    std::string text() const;
+
+    std::uint64_t steps() const noexcept { return steps_; }
+
+   private:
+    enum class Kind : std::uint8_t { stored, used };
+    struct Event {
+        Kind kind;
+        TensorId tensor;
+        std::uint64_t size_bytes;
+        std::uint64_t time_ns;
+    };
+    struct Step {
+        std::vector<Event> events;
+        std::uint64_t end_ns = 0;
+        bool incomplete = false;
+    };
+    void add(const Event& event) noexcept;
+
+    Step current_;
+    Step last_;
+    std::uint64_t steps_ = 0;
+};
+
+}  // namespace frostline
