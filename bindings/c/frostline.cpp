@@ -1,0 +1,284 @@
+// The C interface over Manager. No exception leaves it: running out of memory is a status like any
+// other, and its message needs none.
+#include "bindings/c/frostline.h"
+
+#include "bindings/manager.h"
+#include "bindings/trace_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+using frostline::Access;
+using frostline::Errc;
+using frostline::Error;
+using frostline::Manager;
+using frostline::ManagerOptions;
+using frostline::Result;
+using frostline::TensorId;
+
+struct frostline_context {
+    Manager manager;
+};
+
+struct frostline_pinned {
+    frostline::PinnedTensor tensor;
+};
+
+namespace {
+
+thread_local std::optional<Error> last_error;
+
+frostline_status fail(const Error& error) {
+    last_error = error;
+    return static_cast<frostline_status>(error.code());
+}
+
+// Runs `call`, which returns a Result, and turns what comes of it into a status.
+template <class Call>
+frostline_status status_of(Call&& call) noexcept {
+    try {
+        if (const auto result = call(); !result) return fail(result.error());
+        return FROSTLINE_OK;
+    } catch (const std::bad_alloc&) {
+        return fail(Error(Errc::out_of_memory, 0, "no memory for Frostline's own structures"));
+    } catch (const std::exception& error) {
+        return fail(Error(Errc::io, 0, "unexpected: {}", error.what()));
+    }
+}
+
+Error null_argument(const char* what) {
+    return Error(Errc::invalid_argument, 0, "{} is NULL", what);
+}
+
+Result<ManagerOptions> parse(const char* const* options) {
+    ManagerOptions parsed;
+    for (; *options != nullptr; ++options) {
+        const std::string_view text(*options);
+        const std::size_t equals = text.find('=');
+        if (equals == std::string_view::npos) {
+            return Error(Errc::invalid_argument, 0, "option '{}' is not of the form name=value",
+                         text);
+        }
+        FROSTLINE_TRY_VOID(
+            set_option(parsed, text.substr(0, equals), text.substr(equals + 1)));
+    }
+    return parsed;
+}
+
+// Fills in as much of the caller's struct as both versions know.
+template <class Stats>
+Result<void> copy_out(const Stats& from, Stats* to) {
+    if (to == nullptr) return null_argument("stats");
+    if (to->struct_size < sizeof(std::size_t)) {
+        return Error(Errc::invalid_argument, 0, "stats: struct_size is not set");
+    }
+    const std::size_t size = to->struct_size;
+    std::memcpy(to, &from, std::min(size, sizeof(Stats)));
+    to->struct_size = size;
+    return frostline::ok();
+}
+
+Result<void> give(Result<TensorId> stored, frostline_id* id) {
+    if (!stored) return stored.error();
+    *id = stored->packed();
+    return frostline::ok();
+}
+
+}  // namespace
+
+const char* frostline_version(void) {
+    return frostline::version();
+}
+
+const char* frostline_last_error(void) {
+    return last_error ? last_error->message() : "";
+}
+
+frostline_status frostline_open(const char* const* options, frostline_context** context) {
+    return status_of([&]() -> Result<void> {
+        if (options == nullptr || context == nullptr) return null_argument("options or context");
+        *context = nullptr;
+        FROSTLINE_TRY(const ManagerOptions parsed, parse(options));
+        FROSTLINE_TRY(Manager manager, Manager::open(parsed));
+        *context = new frostline_context{std::move(manager)};
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_close(frostline_context* context) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr) return frostline::ok();
+        FROSTLINE_TRY_VOID(context->manager.close());
+        delete context;
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_put(frostline_context* context, const void* data, size_t size_bytes,
+                               frostline_id* id) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || data == nullptr || id == nullptr) {
+            return null_argument("context, data or id");
+        }
+        return give(context->manager.put({static_cast<const std::byte*>(data), size_bytes}), id);
+    });
+}
+
+frostline_status frostline_adopt(frostline_context* context, void* data, size_t size_bytes,
+                                 frostline_release_function release, void* user, int held,
+                                 frostline_id* id) {
+    // The C function takes the buffer as void*, so its address and its user travel in a box.
+    struct Owner {
+        frostline_release_function release;
+        void* user;
+        static void call(void* box, std::byte* address, std::uint64_t bytes) {
+            const std::unique_ptr<Owner> owner(static_cast<Owner*>(box));
+            owner->release(owner->user, address, bytes);
+        }
+    };
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || data == nullptr || release == nullptr || id == nullptr) {
+            return null_argument("context, data, release or id");
+        }
+        auto owner = std::make_unique<Owner>(Owner{release, user});
+        auto stored = context->manager.adopt({static_cast<std::byte*>(data), size_bytes},
+                                             {Owner::call, owner.get()}, held != 0);
+        if (stored) (void)owner.release();  // NOLINT(bugprone-unused-return-value): call() frees it
+        return give(std::move(stored), id);
+    });
+}
+
+frostline_status frostline_settle(frostline_context* context, frostline_id id) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr) return null_argument("context");
+        return context->manager.settle(TensorId::from_packed(id));
+    });
+}
+
+frostline_status frostline_prefetch(frostline_context* context, frostline_id id) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr) return null_argument("context");
+        return context->manager.prefetch(TensorId::from_packed(id));
+    });
+}
+
+frostline_status frostline_get(frostline_context* context, frostline_id id, void* data,
+                               size_t size_bytes) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || data == nullptr) return null_argument("context or data");
+        return context->manager.get(TensorId::from_packed(id),
+                                    {static_cast<std::byte*>(data), size_bytes});
+    });
+}
+
+frostline_status frostline_size(frostline_context* context, frostline_id id, size_t* size_bytes) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || size_bytes == nullptr) {
+            return null_argument("context or size_bytes");
+        }
+        FROSTLINE_TRY(*size_bytes, context->manager.size_bytes(TensorId::from_packed(id)));
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_pin(frostline_context* context, frostline_id id,
+                               frostline_access access, frostline_pinned** pinned) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || pinned == nullptr) return null_argument("context or pinned");
+        *pinned = nullptr;
+        if (access != FROSTLINE_READ && access != FROSTLINE_WRITE) {
+            return Error(Errc::invalid_argument, 0, "access {} is neither READ nor WRITE",
+                         static_cast<int>(access));
+        }
+        auto box = std::make_unique<frostline_pinned>();
+        FROSTLINE_TRY(box->tensor,
+                      context->manager.pin(TensorId::from_packed(id),
+                                           access == FROSTLINE_WRITE ? Access::write
+                                                                     : Access::read));
+        *pinned = box.release();
+        return frostline::ok();
+    });
+}
+
+void* frostline_pinned_data(const frostline_pinned* pinned, size_t* size_bytes) {
+    const std::span<std::byte> bytes =
+        pinned == nullptr ? std::span<std::byte>() : pinned->tensor.bytes();
+    if (size_bytes != nullptr) *size_bytes = bytes.size();
+    return bytes.data();
+}
+
+void frostline_unpin(frostline_pinned* pinned) {
+    delete pinned;
+}
+
+frostline_status frostline_drop(frostline_context* context, frostline_id id) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr) return null_argument("context");
+        return context->manager.drop(TensorId::from_packed(id));
+    });
+}
+
+frostline_status frostline_step(frostline_context* context) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr) return null_argument("context");
+        return context->manager.step();
+    });
+}
+
+frostline_status frostline_get_stats(frostline_context* context, frostline_stats* stats) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr) return null_argument("context");
+        const frostline::ManagerStats now = context->manager.stats();
+        return copy_out(frostline_stats{.struct_size = sizeof(frostline_stats),
+                                        .stored = now.stored,
+                                        .stored_bytes = now.stored_bytes,
+                                        .dropped = now.dropped,
+                                        .hits = now.hits,
+                                        .use_stalls = now.use_stalls,
+                                        .use_stall_ns = now.use_stall_ns,
+                                        .store_stalls = now.store_stalls,
+                                        .store_stall_ns = now.store_stall_ns,
+                                        .moves = now.moves,
+                                        .free_moves = now.free_moves,
+                                        .failed_moves = now.failed_moves,
+                                        .direct_reads = now.direct_reads,
+                                        .tiers = now.tiers.size()},
+                        stats);
+    });
+}
+
+frostline_status frostline_get_tier_stats(frostline_context* context, size_t index,
+                                          frostline_tier_stats* stats) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr) return null_argument("context");
+        const frostline::ManagerStats now = context->manager.stats();
+        if (index >= now.tiers.size()) {
+            return Error(Errc::not_found, 0, "there is no tier {}, the last is {}", index,
+                         now.tiers.size() - 1);
+        }
+        const frostline::TierStats& tier = now.tiers[index];
+        return copy_out(frostline_tier_stats{.struct_size = sizeof(frostline_tier_stats),
+                                             .name = tier.name,
+                                             .label = tier.label,
+                                             .budget_bytes = tier.budget_bytes,
+                                             .used_bytes = tier.used_bytes,
+                                             .peak_bytes = tier.peak_bytes,
+                                             .moved_in_bytes = tier.moved_in_bytes,
+                                             .moved_out_bytes = tier.moved_out_bytes,
+                                             .open = tier.open ? 1 : 0},
+                        stats);
+    });
+}
+
+frostline_status frostline_write_trace(frostline_context* context, const char* path) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || path == nullptr) return null_argument("context or path");
+        FROSTLINE_TRY(const std::string trace, context->manager.trace());
+        return frostline::write_trace_file(path, trace);
+    });
+}

@@ -1,0 +1,153 @@
+/* Frostline's C interface.
+ *
+ * Every function that can fail returns a status; frostline_last_error() then says, in one line, what
+ * failed and what can be done. All functions may be called from any thread, unless they say
+ * otherwise. Sizes are in bytes.
+ */
+#ifndef FROSTLINE_H
+#define FROSTLINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FROSTLINE_EXPORT __attribute__((visibility("default")))
+
+/* What a call came to. The values never change. */
+typedef enum frostline_status {
+    FROSTLINE_OK = 0,
+    FROSTLINE_INVALID_ARGUMENT = 1, /* the input cannot be used */
+    FROSTLINE_OUT_OF_MEMORY = 2,    /* no memory for Frostline's own structures */
+    FROSTLINE_NO_SPACE = 3,         /* budgets or media are full */
+    FROSTLINE_CLOSED = 4,           /* the context or the tier takes no new data */
+    FROSTLINE_NOT_FOUND = 5,        /* no such tensor, file or directory */
+    FROSTLINE_BUSY = 6,             /* pinned, or in use by another process */
+    FROSTLINE_IO = 7,               /* the medium or the operating system failed */
+    FROSTLINE_PERMISSION = 8,       /* the operating system refused access */
+    FROSTLINE_UNSUPPORTED = 9,      /* this machine or build cannot do it */
+    FROSTLINE_CORRUPT = 10,         /* what came back is not what left */
+    FROSTLINE_CANCELLED = 11        /* given up on request */
+} frostline_status;
+
+/* A set of tiers and the tensors in them. */
+typedef struct frostline_context frostline_context;
+/* A tensor held in DRAM. */
+typedef struct frostline_pinned frostline_pinned;
+/* Names a tensor; 0 is never one. An id that was dropped is never used again by its context. */
+typedef uint64_t frostline_id;
+
+/* "major.minor.patch"; static. */
+FROSTLINE_EXPORT const char* frostline_version(void);
+
+/* The message of this thread's last failed call; valid until its next call; never NULL. */
+FROSTLINE_EXPORT const char* frostline_last_error(void);
+
+/* Opens a context. `options` is a NULL-terminated array of "name=value" texts:
+ *   dram=SIZE        budget of the DRAM tier; required; may be 0
+ *   pmem=PATH        file of the pmem tier (on a DAX file system: real persistent memory)
+ *   pmem_bytes=SIZE  its size; default: the whole file if it exists, else 1 GiB
+ *   swap=DIRECTORY   where the swap file goes; it has no name and vanishes with the process
+ *   swap_bytes=SIZE  most that it may grow to; default: nine tenths of the free space
+ *   verify=BOOL      checksum all that leaves DRAM and compare it when it returns; default false
+ * SIZE is for example 4096, 512MiB or 1.5GiB. The budgets are hard.
+ * On success *context is the caller's, to be given to frostline_close(). */
+FROSTLINE_EXPORT frostline_status frostline_open(const char* const* options,
+                                                 frostline_context** context);
+
+/* Frees the context, its tensors and tiers. BUSY while a tensor is pinned; nothing happens then.
+ * No other call with this context may be going on. NULL is accepted. */
+FROSTLINE_EXPORT frostline_status frostline_close(frostline_context* context);
+
+/* Stores a copy of `size_bytes` > 0 bytes; the source is the caller's again on return. Waits while
+ * moves in progress make room. NO_SPACE if no tier can take them. */
+FROSTLINE_EXPORT frostline_status frostline_put(frostline_context* context, const void* data,
+                                                size_t size_bytes, frostline_id* id);
+
+/* Called exactly once when an adopted buffer is its owner's again: on any thread, maybe before
+ * frostline_adopt() returns. It must not call Frostline for the same context. */
+typedef void (*frostline_release_function)(void* user, void* data, size_t size_bytes);
+
+/* Stores a buffer without copying it. Nobody may write to it until `release` is called. With `held`
+ * other than 0 it stays where it is until frostline_settle(), because it is still being read there.
+ * If the call fails, `release` is not called and the buffer stays the caller's. */
+FROSTLINE_EXPORT frostline_status frostline_adopt(frostline_context* context, void* data,
+                                                  size_t size_bytes,
+                                                  frostline_release_function release, void* user,
+                                                  int held, frostline_id* id);
+
+/* The producer of a held buffer has no more use for it: it may move now. */
+FROSTLINE_EXPORT frostline_status frostline_settle(frostline_context* context, frostline_id id);
+
+/* Starts bringing a tensor to DRAM; does not wait. A hint: NO_SPACE if there is no room now. */
+FROSTLINE_EXPORT frostline_status frostline_prefetch(frostline_context* context, frostline_id id);
+
+/* Copies a tensor's bytes, from wherever they are, to `data`; `size_bytes` is the tensor's. The
+ * tensor stays stored. */
+FROSTLINE_EXPORT frostline_status frostline_get(frostline_context* context, frostline_id id,
+                                                void* data, size_t size_bytes);
+
+/* The size of a tensor. */
+FROSTLINE_EXPORT frostline_status frostline_size(frostline_context* context, frostline_id id,
+                                                 size_t* size_bytes);
+
+typedef enum frostline_access { FROSTLINE_READ = 0, FROSTLINE_WRITE = 1 } frostline_access;
+
+/* Brings a tensor to DRAM, waiting if need be, and holds it there until frostline_unpin(). Several
+ * pins may be held at once; who writes makes sure that nobody else reads. NO_SPACE if other pins
+ * leave no room; frostline_get() still works then. */
+FROSTLINE_EXPORT frostline_status frostline_pin(frostline_context* context, frostline_id id,
+                                                frostline_access access,
+                                                frostline_pinned** pinned);
+/* Where the bytes are, valid until frostline_unpin(). Aligned to 64 bytes, unless the tensor is an
+ * adopted buffer that never moved. `size_bytes` may be NULL. */
+FROSTLINE_EXPORT void* frostline_pinned_data(const frostline_pinned* pinned, size_t* size_bytes);
+/* NULL is accepted. */
+FROSTLINE_EXPORT void frostline_unpin(frostline_pinned* pinned);
+
+/* Forgets a tensor; its room is free once no pin holds it. */
+FROSTLINE_EXPORT frostline_status frostline_drop(frostline_context* context, frostline_id id);
+
+/* Marks the end of a training step, for the trace. */
+FROSTLINE_EXPORT frostline_status frostline_step(frostline_context* context);
+
+/* Counters since the context was opened. Set struct_size to sizeof(frostline_stats) first: a library
+ * of another version fills in what both know. */
+typedef struct frostline_stats {
+    size_t struct_size;
+    uint64_t stored, stored_bytes, dropped;
+    uint64_t hits;                          /* uses that found their tensor in DRAM */
+    uint64_t use_stalls, use_stall_ns;      /* uses that waited */
+    uint64_t store_stalls, store_stall_ns;  /* stores that waited for room */
+    uint64_t moves, free_moves, failed_moves;
+    uint64_t direct_reads; /* read from a lower tier without coming to DRAM */
+    uint64_t tiers;        /* how many tiers there are */
+} frostline_stats;
+FROSTLINE_EXPORT frostline_status frostline_get_stats(frostline_context* context,
+                                                      frostline_stats* stats);
+
+/* One tier's figures; set struct_size as above. */
+typedef struct frostline_tier_stats {
+    size_t struct_size;
+    const char* name;  /* "dram", "pmem", "swap"; static */
+    const char* label; /* "real", or "emulated": a file stands in for pmem; static */
+    uint64_t budget_bytes, used_bytes, peak_bytes;
+    uint64_t moved_in_bytes, moved_out_bytes;
+    int open; /* 0 after a failure of the medium: it takes no new data, what it holds is readable */
+} frostline_tier_stats;
+/* `index` counts from 0, the fastest tier. */
+FROSTLINE_EXPORT frostline_status frostline_get_tier_stats(frostline_context* context,
+                                                           size_t index,
+                                                           frostline_tier_stats* stats);
+
+/* Writes the trace of the last complete step ("frostline-trace 1") to a new file, mode 0600. */
+FROSTLINE_EXPORT frostline_status frostline_write_trace(frostline_context* context,
+                                                        const char* path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

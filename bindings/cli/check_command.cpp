@@ -1,0 +1,118 @@
+// `frostline check`: opens the tiers that a user means to use, sends twice the DRAM budget through
+// them and compares every byte that comes back, so that a mistake shows before a training run.
+#include "bindings/byte_size.h"
+#include "bindings/cli/commands.h"
+#include "bindings/manager.h"
+
+#include <boost/program_options.hpp>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace frostline::cli {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr std::uint64_t kTensorBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+
+po::options_description describe() {
+    const auto text = [] { return po::value<std::string>()->value_name("TEXT"); };
+    po::options_description options("usage: frostline check --dram SIZE [options]");
+    options.add_options()("dram", text(), "budget of the DRAM tier, such as 256MiB")(
+        "pmem", text(), "file of the pmem tier")("pmem_bytes", text(), "size of the pmem tier")(
+        "swap", text(), "directory of the swap file")("swap_bytes", text(),
+                                                       "most that the swap file may grow to")(
+        "help", "print this");
+    return options;
+}
+
+// Different for every tensor and at every place of it.
+std::vector<std::byte> content(std::uint64_t seed) {
+    std::vector<std::byte> bytes(kTensorBytes);
+    std::mt19937_64 random(seed);
+    for (std::size_t i = 0; i + sizeof(std::uint64_t) <= bytes.size(); i += sizeof(std::uint64_t)) {
+        const std::uint64_t value = random();
+        std::memcpy(bytes.data() + i, &value, sizeof value);
+    }
+    return bytes;
+}
+
+std::uint64_t lower_bytes(const Manager& manager) {
+    std::uint64_t bytes = 0;
+    for (const TierStats& tier : manager.stats().tiers) {
+        if (std::strcmp(tier.name, "dram") != 0) bytes += tier.budget_bytes;
+    }
+    return bytes;
+}
+
+// What went wrong, or nothing.
+std::string round_trip(Manager& manager, std::uint64_t total_bytes) {
+    std::vector<TensorId> ids;
+    for (std::uint64_t i = 0; i < total_bytes / kTensorBytes; ++i) {
+        const auto id = manager.put(content(i));
+        if (!id) return id.error().message();
+        ids.push_back(*id);
+    }
+    std::vector<std::byte> back(kTensorBytes);
+    for (std::size_t i = ids.size(); i-- > 0;) {
+        if (const auto got = manager.get(ids[i], back); !got) return got.error().message();
+        if (back != content(i)) return fmt::format("tensor {} came back with other bytes", i);
+        if (const auto dropped = manager.drop(ids[i]); !dropped) return dropped.error().message();
+    }
+    return {};
+}
+
+void print_tiers(const ManagerStats& stats) {
+    fmt::print("{:<6} {:<9} {:>11} {:>11} {:>11} {:>11}  {}\n", "tier", "label", "budget", "peak",
+               "moved in", "moved out", "location");
+    for (const TierStats& tier : stats.tiers) {
+        fmt::print("{:<6} {:<9} {:>11} {:>11} {:>11} {:>11}  {}\n", tier.name, tier.label,
+                   format_byte_size(tier.budget_bytes), format_byte_size(tier.peak_bytes),
+                   format_byte_size(tier.moved_in_bytes), format_byte_size(tier.moved_out_bytes),
+                   tier.location);
+    }
+}
+
+}  // namespace
+
+int check(const std::vector<std::string>& arguments) {
+    const po::options_description options = describe();
+    po::variables_map values;
+    ManagerOptions parsed;
+    parsed.verify = true;
+    try {
+        po::store(po::command_line_parser(arguments).options(options).positional({}).run(), values);
+    } catch (const po::error& error) {
+        return fail(kUsage, fmt::format("check: {}", error.what()));
+    }
+    if (values.count("help") > 0) {
+        std::ostringstream text;
+        text << options;
+        fmt::print("{}", text.str());
+        return kSuccess;
+    }
+    for (const auto& [name, value] : values) {
+        const auto set = set_option(parsed, name, value.as<std::string>());
+        if (!set) return fail(kUsage, fmt::format("check: {}", set.error().message()));
+    }
+    auto manager = Manager::open(parsed);
+    if (!manager) return fail(kFailure, manager.error().message());
+    const std::uint64_t dram_bytes = *parsed.dram_bytes;
+    const std::uint64_t total_bytes =
+        std::min({2 * dram_bytes + kTensorBytes, dram_bytes + lower_bytes(*manager), kMostBytes});
+    const std::string problem = round_trip(*manager, total_bytes);
+    print_tiers(manager->stats());
+    if (!problem.empty()) return fail(kFailure, problem);
+    fmt::print("{} went through these tiers and came back unchanged\n",
+               format_byte_size(total_bytes / kTensorBytes * kTensorBytes));
+    return kSuccess;
+}
+
+}  // namespace frostline::cli

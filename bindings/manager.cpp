@@ -1,0 +1,219 @@
+// The composition root: the only place that knows which tiers, policy and engine make a manager.
+#include "bindings/manager.h"
+
+#include "bindings/fork_watch.h"
+#include "migration/lru_policy.h"
+#include "migration/migration_engine.h"
+#include "tiers/copy_engine.h"
+#include "tiers/pmem_tier.h"
+#include "tiers/swap_tier.h"
+
+#include <chrono>
+#include <new>
+#include <optional>
+#include <utility>
+
+namespace frostline {
+namespace {
+
+std::uint64_t monotonic_ns() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+}  // namespace
+
+// In the order of construction: the engine uses all that stands before it, and goes first.
+struct Manager::Parts {
+    std::vector<std::unique_ptr<Tier>> tiers;
+    std::vector<Tier*> tier_order;
+    DramTier* dram = nullptr;
+    LruPolicy policy;
+    ForkWatch fork;
+    std::unique_ptr<CopyEngine> copies;
+    std::optional<MigrationEngine> engine;
+
+    TierId next_id() const { return static_cast<TierId>(tiers.size()); }
+    template <class SomeTier>
+    void add(std::unique_ptr<SomeTier> tier) {
+        tier_order.push_back(tier.get());
+        tiers.push_back(std::move(tier));
+    }
+    Result<void> build_tiers(const ManagerOptions& options);
+};
+
+struct PinnedTensor::Pin {
+    std::shared_ptr<Manager::Parts> parts;
+    PinnedBytes pinned;
+    Pin() = default;
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+    ~Pin() {
+        if (parts && !parts->fork.is_child()) parts->engine->unpin(pinned);
+    }
+};
+
+PinnedTensor::PinnedTensor() noexcept = default;
+PinnedTensor::PinnedTensor(std::unique_ptr<Pin> pin) noexcept : pin_(std::move(pin)) {}
+PinnedTensor::PinnedTensor(PinnedTensor&& other) noexcept = default;
+PinnedTensor& PinnedTensor::operator=(PinnedTensor&& other) noexcept = default;
+PinnedTensor::~PinnedTensor() = default;
+
+std::span<std::byte> PinnedTensor::bytes() const noexcept {
+    return pin_ ? pin_->pinned.bytes : std::span<std::byte>();
+}
+
+Manager::Manager(std::shared_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
+
+Result<void> Manager::Parts::build_tiers(const ManagerOptions& options) {
+    if (!options.dram_bytes) {
+        return Error(Errc::invalid_argument, 0,
+                     "no DRAM budget was given: set dram, for example to 256MiB");
+    }
+    FROSTLINE_TRY(auto dram_tier, DramTier::create({.id = next_id(),
+                                                    .capacity_bytes = *options.dram_bytes}));
+    dram = dram_tier.get();
+    add(std::move(dram_tier));
+    if (!options.pmem_path.empty()) {
+        FROSTLINE_TRY(auto pmem, PmemTier::create({.id = next_id(),
+                                                   .path = options.pmem_path,
+                                                   .size_bytes = options.pmem_bytes}));
+        add(std::move(pmem));
+    }
+    if (!options.swap_directory.empty()) {
+        FROSTLINE_TRY(auto swap, SwapTier::create({.id = next_id(),
+                                                   .directory = options.swap_directory,
+                                                   .size_bytes = options.swap_bytes}));
+        add(std::move(swap));
+    }
+    return ok();
+}
+
+Result<Manager> Manager::open(const ManagerOptions& options) {
+    // A child's copy is left alone: its locks may be held, and its threads do not exist.
+    const std::shared_ptr<Parts> parts(new Parts, [](Parts* gone) {
+        if (!gone->fork.is_child()) delete gone;
+    });
+    FROSTLINE_TRY_VOID(parts->build_tiers(options));
+    FROSTLINE_TRY(parts->copies, CopyEngine::create({}));
+    parts->engine.emplace(MigrationEngine::Options{.dram = parts->dram,
+                                                   .tiers = parts->tier_order,
+                                                   .copies = parts->copies.get(),
+                                                   .policy = &parts->policy,
+                                                   .verify = options.verify,
+                                                   .now_ns = monotonic_ns});
+    return Manager(parts);
+}
+
+template <class Action>
+std::invoke_result_t<Action, Manager::Parts&> Manager::call(Action&& action) const {
+    if (parts_->fork.is_child()) {
+        return Error(Errc::unsupported, 0,
+                     "this manager belongs to the parent process; open one in the child");
+    }
+    return action(*parts_);
+}
+
+Result<TensorId> Manager::put(std::span<const std::byte> bytes) {
+    return call([&](Parts& parts) { return parts.engine->put(bytes); });
+}
+
+Result<TensorId> Manager::adopt(std::span<std::byte> buffer, BufferRelease release, bool held) {
+    return call([&](Parts& parts) { return parts.engine->adopt(buffer, release, held); });
+}
+
+Result<void> Manager::settle(TensorId tensor) {
+    return call([&](Parts& parts) { return parts.engine->settle(tensor); });
+}
+
+Result<PinnedTensor> Manager::pin(TensorId tensor, Access access) {
+    return call([&](Parts& parts) -> Result<PinnedTensor> {
+        // First, so that no pin is lost should memory run out.
+        auto pin = std::make_unique<PinnedTensor::Pin>();
+        FROSTLINE_TRY(pin->pinned, parts.engine->pin(tensor, access));
+        pin->parts = parts_;
+        return PinnedTensor(std::move(pin));
+    });
+}
+
+Result<void> Manager::prefetch(TensorId tensor) {
+    return call([&](Parts& parts) { return parts.engine->prefetch(tensor); });
+}
+
+Result<void> Manager::get(TensorId tensor, std::span<std::byte> out) {
+    return call([&](Parts& parts) { return parts.engine->read(tensor, out); });
+}
+
+Result<std::uint64_t> Manager::size_bytes(TensorId tensor) const {
+    return call([&](Parts& parts) { return parts.engine->size_bytes(tensor); });
+}
+
+Result<void> Manager::drop(TensorId tensor) {
+    return call([&](Parts& parts) { return parts.engine->drop(tensor); });
+}
+
+Result<void> Manager::step() {
+    return call([](Parts& parts) -> Result<void> {
+        parts.engine->end_step();
+        return ok();
+    });
+}
+
+Result<void> Manager::close() {
+    return call([](Parts& parts) { return parts.engine->close(); });
+}
+
+Result<std::string> Manager::trace() const {
+    return call([](Parts& parts) -> Result<std::string> { return parts.engine->trace(); });
+}
+
+ManagerStats Manager::stats() const {
+    if (parts_->fork.is_child()) return {};
+    const EngineStats engine = parts_->engine->stats();
+    ManagerStats stats{.tiers = {},
+                       .stored = engine.stored,
+                       .stored_bytes = engine.stored_bytes,
+                       .dropped = engine.dropped,
+                       .hits = engine.hits,
+                       .use_stalls = engine.use_stalls,
+                       .use_stall_ns = engine.use_stall_ns,
+                       .store_stalls = engine.store_stalls,
+                       .store_stall_ns = engine.store_stall_ns,
+                       .moves = engine.moves,
+                       .free_moves = engine.free_moves,
+                       .failed_moves = engine.failed_moves,
+                       .direct_reads = engine.direct_reads,
+                       .prefetch_bytes = engine.prefetch_bytes};
+    for (std::size_t i = 0; i < parts_->tier_order.size(); ++i) {
+        const TierInfo& info = parts_->tier_order[i]->info();
+        const TierUsage usage = parts_->tier_order[i]->usage();
+        stats.tiers.push_back({.name = name(info.kind).data(),  // a literal, so it ends in NUL
+                               .label = name(info.label).data(),
+                               .location = info.location,
+                               .budget_bytes = info.capacity_bytes,
+                               .used_bytes = usage.used_bytes,
+                               .peak_bytes = usage.peak_bytes,
+                               .moved_in_bytes = engine.moved_in_bytes[i],
+                               .moved_out_bytes = engine.moved_out_bytes[i],
+                               .open = usage.open});
+    }
+    return stats;
+}
+
+std::vector<UsageSample> Manager::timeline() const {
+    std::vector<UsageSample> out;
+    if (parts_->fork.is_child()) return out;
+    for (const UsageTimeline::Sample& sample : parts_->engine->timeline()) {
+        const auto first = sample.used_bytes.begin();
+        out.push_back({sample.time_ns, {first, first + static_cast<std::ptrdiff_t>(
+                                                           parts_->tier_order.size())}});
+    }
+    return out;
+}
+
+const char* version() noexcept {
+    return FROSTLINE_VERSION;
+}
+
+}  // namespace frostline

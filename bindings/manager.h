@@ -1,0 +1,129 @@
+// The manager: tiers, policy and engine built from options. It is the face for C++ programs; the C
+// interface and Python stand on it.
+#pragma once
+
+#include "allocator/residency.h"
+#include "allocator/tensor_id.h"
+#include "bindings/api.h"
+#include "bindings/manager_options.h"
+#include "tiers/dram_tier.h"
+#include "tiers/result.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace frostline {
+
+/// One tier's figures.
+struct TierStats {
+    const char* name = "";   ///< dram, pmem, swap; static
+    const char* label = "";  ///< real, or emulated (a file stands in for pmem)
+    std::string location;    ///< path; empty for memory
+    std::uint64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;
+    std::uint64_t moved_in_bytes = 0, moved_out_bytes = 0;
+    bool open = true;  ///< false after a failure of the medium: it takes no new data
+};
+
+/// Counters since the manager was opened.
+struct ManagerStats {
+    std::vector<TierStats> tiers;  ///< fastest first
+    std::uint64_t stored = 0, stored_bytes = 0, dropped = 0;
+    std::uint64_t hits = 0;                          ///< uses that found their tensor in DRAM
+    std::uint64_t use_stalls = 0, use_stall_ns = 0;  ///< uses that waited for a move
+    std::uint64_t store_stalls = 0, store_stall_ns = 0;  ///< stores that waited for room
+    std::uint64_t moves = 0, free_moves = 0, failed_moves = 0;
+    std::uint64_t direct_reads = 0;
+    std::uint64_t prefetch_bytes = 0;
+};
+
+/// Bytes held by each tier (in the order of ManagerStats::tiers) at a time of CLOCK_MONOTONIC.
+struct UsageSample {
+    std::uint64_t time_ns = 0;
+    std::vector<std::uint64_t> used_bytes;
+};
+
+/// A tensor's bytes, held in DRAM while this object lives. Movable. The memory stays good even if
+/// the tensor is dropped meanwhile. Thread-compatible.
+class FROSTLINE_API PinnedTensor {
+   public:
+    PinnedTensor() noexcept;
+    PinnedTensor(PinnedTensor&& other) noexcept;
+    PinnedTensor& operator=(PinnedTensor&& other) noexcept;
+    ~PinnedTensor();
+
+    std::span<std::byte> bytes() const noexcept;
+
+   private:
+    friend class Manager;
+    struct Pin;
+    explicit PinnedTensor(std::unique_ptr<Pin> pin) noexcept;
+    std::unique_ptr<Pin> pin_;
+};
+
+/// Holds tensors within the budgets of its tiers. Copies of a Manager are the same manager; the
+/// last copy, or pin, closes it. Thread-safe. In a child process after fork() every call fails with
+/// `unsupported`, and nothing of the parent's is touched: threads do not survive a fork.
+class FROSTLINE_API Manager {
+   public:
+    /// Errors: invalid_argument (no DRAM budget), and those of the tiers: a directory that is
+    /// missing or not writable, a pmem file that is too small or in use, a full disk.
+    static Result<Manager> open(const ManagerOptions& options);
+
+    /// Stores a copy of the bytes; they are the caller's again when it returns. Waits while moves
+    /// in progress make room. Errors: invalid_argument (empty), no_space, closed, io.
+    Result<TensorId> put(std::span<const std::byte> bytes);
+
+    /// Stores a buffer without copying it. It is the manager's, and nobody may write to it, until
+    /// `release` is called: exactly once, on any thread, with no lock held, maybe during this call.
+    /// `held`: the buffer is still being used where it is, and stays there until settle().
+    /// Errors: as put(); then `release` is not called.
+    Result<TensorId> adopt(std::span<std::byte> buffer, BufferRelease release, bool held = false);
+    Result<void> settle(TensorId tensor);
+
+    /// Brings the tensor to DRAM, waiting if need be, and holds it there.
+    /// Errors: not_found, no_space (pins leave no room: use get()), corrupt, io.
+    Result<PinnedTensor> pin(TensorId tensor, Access access);
+
+    /// Starts bringing the tensor to DRAM. Never waits. Errors: not_found, no_space.
+    Result<void> prefetch(TensorId tensor);
+
+    /// Copies the tensor's bytes out; `out` has exactly its size. The tensor stays stored.
+    /// Errors: not_found, invalid_argument (size), corrupt, io.
+    Result<void> get(TensorId tensor, std::span<std::byte> out);
+
+    Result<std::uint64_t> size_bytes(TensorId tensor) const;
+
+    /// Forgets the tensor. Errors: not_found.
+    Result<void> drop(TensorId tensor);
+
+    /// Marks the end of a training step, for the trace.
+    Result<void> step();
+
+    ManagerStats stats() const;                 ///< in a forked child: empty
+    std::vector<UsageSample> timeline() const;  ///< likewise
+    /// The last complete step in the format "frostline-trace 1".
+    Result<std::string> trace() const;
+
+    /// Ends all moves and takes no new data. Errors: busy (tensors are pinned). What is stored can
+    /// still be read; the tiers are freed with the last copy of the manager and the last pin.
+    Result<void> close();
+
+   private:
+    struct Parts;
+    friend class PinnedTensor;
+    explicit Manager(std::shared_ptr<Parts> parts) noexcept;
+    template <class Action>
+    std::invoke_result_t<Action, Parts&> call(Action&& action) const;
+
+    std::shared_ptr<Parts> parts_;
+};
+
+/// "major.minor.patch" of the library.
+FROSTLINE_API const char* version() noexcept;
+
+}  // namespace frostline

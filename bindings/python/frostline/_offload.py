@@ -1,0 +1,173 @@
+"""Saved-tensor offload: what autograd saves for the backward pass lives in Frostline's tiers.
+
+Invariants:
+  * One storage, one copy: tensors that share a storage share an entry, whatever their geometry.
+  * The lifetime of an entry is that of the handles that autograd holds. Order of use is only a
+    hint; unpacking twice, out of order, never, or on another thread is all the same.
+  * What cannot be moved with profit, or safely, is passed through untouched.
+"""
+
+import atexit
+import os
+import threading
+import warnings
+import weakref
+
+from . import _core
+from ._entry import Entry, Saved, is_movable
+from ._known_tensors import KnownTensors
+
+
+class offload:  # noqa: N801 (reads like a context manager of the standard library)
+    """Context manager that offloads the tensors autograd saves while it is entered.
+
+    Args:
+        dram: budget of host memory for saved tensors, such as ``"256MiB"`` or a number of bytes.
+            Hard: what does not fit waits for room, or goes to a lower tier.
+        pmem: path of a file for the pmem tier; on a DAX file system this is real persistent memory.
+        swap: an existing directory for the swap file, which has no name and leaves nothing behind.
+        min_bytes: smaller storages are left alone.
+        pmem_bytes: size of the pmem file; default: the whole file if it exists, else 1 GiB.
+        swap_bytes: most that the swap file may grow to; default: nine tenths of what is free.
+        verify: checksum everything that leaves DRAM and compare it when it returns.
+
+    May be entered any number of times, nested or in several threads; opening it once and entering
+    it for each step keeps the tiers. Parameters and buffers of modules that run while it is entered
+    are recognised and never moved. CPU tensors only: others pass through.
+
+    Raises:
+        frostline.InvalidArgument: an option that cannot be used.
+        frostline.Error: a tier that cannot be opened; the message says which and why.
+    """
+
+    def __init__(self, dram, pmem=None, swap=None, min_bytes="1MiB", *, pmem_bytes=None,
+                 swap_bytes=None, verify=False):
+        options = {"dram": dram, "pmem_bytes": pmem_bytes, "swap_bytes": swap_bytes,
+                   "verify": "true" if verify else "false",
+                   "pmem": None if pmem is None else os.fspath(pmem),
+                   "swap": None if swap is None else os.fspath(swap)}
+        self._min_bytes = max(1, _core.parse_byte_size(str(min_bytes)))
+        self._manager = _core.Manager({k: v for k, v in options.items() if v is not None})
+        self._known = KnownTensors()
+        self._entries = weakref.WeakValueDictionary()  # storage key -> Entry
+        self._held = []  # entries whose storage is still used by the forward pass
+        self._entered = threading.local()
+        self._passed_through = 0
+        self._warned = set()
+        _open_managers.add(self._manager)
+
+    # ---- the context ----
+
+    def __enter__(self):
+        import torch
+
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        hooks.__enter__()
+        self._known.watch()
+        if not hasattr(self._entered, "hooks"):
+            self._entered.hooks = []
+        self._entered.hooks.append(hooks)
+        return self
+
+    def __exit__(self, *exception):
+        self._known.unwatch()
+        self._entered.hooks.pop().__exit__(*exception)
+        self._settle_idle()
+
+    def step(self):
+        """Marks the end of a training step."""
+        self._settle_idle()
+        self._manager.step()
+
+    def close(self):
+        """Ends all moves and takes no new data. What is stored can still be read.
+
+        Raises frostline.Error while tensors that were unpacked are still alive.
+        """
+        self._manager.close()
+
+    # ---- figures ----
+
+    def stats(self):
+        """Counters since opening, as a dict.
+
+        ``tiers`` maps a tier's name to its label (real or emulated), budget, used, peak, moved in
+        and moved out (bytes) and whether it is open. ``saved`` and ``saved_bytes`` count storages
+        taken, ``passed_through`` tensors left alone, ``hits`` and ``stalls`` uses (and stores) that
+        did not, or did, have to wait; ``stall_s`` is how long.
+        """
+        return {**self._manager.stats(), "passed_through": self._passed_through}
+
+    def timeline(self):
+        """Bytes held by each tier over time: ``time_s`` (time.monotonic) and a list per tier."""
+        return self._manager.timeline()
+
+    def trace(self):
+        """The last complete step as text in the format "frostline-trace 1"."""
+        return self._manager.trace()
+
+    def write_trace(self, path):
+        """Writes trace() to a file, mode 0600."""
+        self._manager.write_trace(os.fspath(path))
+
+    # ---- the hooks ----
+
+    def _pack(self, tensor):
+        self._settle_idle()
+        entry = self._entry_for(tensor)
+        if entry is None:
+            self._passed_through += 1
+            return tensor
+        return Saved(entry, tensor)
+
+    def _unpack(self, packed):
+        if not isinstance(packed, Saved):
+            return packed
+        self._settle_idle()
+        return packed.tensor(self._manager)
+
+    def _entry_for(self, tensor):
+        if not is_movable(tensor, self._min_bytes) or self._known.contains(tensor):
+            return None
+        found = self._entries.get(Entry.key_of(tensor))
+        if found is not None and found.holds(tensor):
+            return found
+        try:
+            entry = Entry(self._manager, tensor)
+        except _core.Error as error:
+            self._warn(error)
+            return None
+        self._entries[entry.key] = entry
+        if entry.held:
+            self._held.append(entry)
+        return entry
+
+    # A storage that only autograd's handles refer to any more is done with its forward use.
+    def _settle_idle(self):
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        for entry in held:
+            if entry.settle_if_idle(self._manager):
+                continue
+            self._held.append(entry)
+
+    def _warn(self, error):
+        if error.code not in self._warned:
+            self._warned.add(error.code)
+            warnings.warn(f"frostline: some tensors stay in the process's memory: {error}",
+                          RuntimeWarning, stacklevel=4)
+
+
+# Workers call back into the interpreter when they give a buffer up, so they are stopped before it
+# ends.
+_open_managers = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    for manager in list(_open_managers):
+        try:
+            manager.close()
+        except _core.Error:
+            pass  # pinned, hence idle: nothing of it will call back

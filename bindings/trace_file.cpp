@@ -1,0 +1,40 @@
+// Written beside its final name and renamed, so that nobody ever reads half a trace.
+#include "bindings/trace_file.h"
+
+#include "tiers/file_descriptor.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace frostline {
+
+Result<void> write_trace_file(const std::string& path, std::string_view text) {
+    const SystemCalls& calls = SystemCalls::real();
+    std::string beside = path + ".XXXXXX";
+    const int fd = calls.mkostemp(beside.data(), O_CLOEXEC);
+    if (fd < 0) return system_error(errno, "trace file '{}': cannot be created", path);
+    const FileDescriptor file(fd, calls);
+    std::size_t done = 0;
+    while (done < text.size()) {
+        const ssize_t wrote = calls.pwrite(fd, text.data() + done, text.size() - done,
+                                           static_cast<off_t>(done));
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) {
+            const int error = wrote < 0 ? errno : EIO;
+            (void)calls.unlink(beside.c_str());
+            return system_error(error, "trace file '{}': writing failed", path);
+        }
+        done += static_cast<std::size_t>(wrote);
+    }
+    if (std::rename(beside.c_str(), path.c_str()) != 0) {
+        const int error = errno;
+        (void)calls.unlink(beside.c_str());
+        return system_error(error, "trace file '{}': cannot be put in place", path);
+    }
+    return ok();
+}
+
+}  // namespace frostline

@@ -1,0 +1,16 @@
+// Writing a trace to a file of its own.
+#pragma once
+
+#include "bindings/api.h"
+#include "tiers/result.h"
+
+#include <string>
+#include <string_view>
+
+namespace frostline {
+
+/// Writes the text to a new file (mode 0600), or over a regular file of the same name; whole or
+/// not at all. Links are not followed. Errors: not_found, permission, no_space, io.
+FROSTLINE_API Result<void> write_trace_file(const std::string& path, std::string_view text);
+
+}  // namespace frostline
