@@ -37,8 +37,7 @@ require_packages() {
     ((${#missing[@]})) || return 0
     if ((EUID != 0)); then
         command -v sudo >/dev/null ||
-            die "these Debian packages are missing, and this is neither root nor is there sudo:" \
-                "${missing[*]}"
+            die "neither root nor sudo; have root do: apt-get install ${missing[*]}"
         as_root=(sudo)
     fi
     say "installing Debian packages: ${missing[*]}"
@@ -227,7 +226,7 @@ cuda_include=
 fetch_cuda_headers() {
     local folder="cuda-runtime-$cuda_runtime_version" header
     pip_folder "$folder" --no-deps "nvidia-cuda-runtime==$cuda_runtime_version" || true
-    header="$(find "$cache/$folder" -name cuda.h -print -quit 2>/dev/null)"
+    header="$(find "$cache/$folder" -name cuda.h -print -quit 2>/dev/null || true)"
     [[ -n $header ]] || die "no cuda.h: install a CUDA toolkit and set CUDA_HOME, or make PyPI" \
         "reachable and remove $cache/$folder.failed"
     cuda_include="$(dirname "$header")"

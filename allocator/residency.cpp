@@ -125,12 +125,13 @@ Residency::PublishResult Residency::publish() noexcept {
     ResidencyState before;
     const bool published = update(
         [](ResidencyState& state) {
-            if (state.released || state.written || state.pins > 0) return false;
+            if (!state.moving || state.released || state.written || state.pins > 0) return false;
             state.home = state.target;
             state.moving = false;
             return true;
         },
         before);
+    FROSTLINE_CHECK(before.moving, "a move was published that had not begun");
     if (published) return PublishResult::published;
     if (before.released) return PublishResult::released;
     return before.written ? PublishResult::written : PublishResult::pinned;

@@ -22,18 +22,19 @@ Result<TensorRecord*> TensorTable::create(std::uint64_t size_bytes,
     const std::uint32_t last = record.residency.load().generation;
     record.residency.reset(copy.extent.tier, last + 1 == 0 ? 1 : last + 1);
     by_birth_.push_back(record);
-    by_use_.push_back(record);
+    touch(record);
     return &record;
 }
 
 void TensorTable::erase(TensorRecord& record) noexcept {
     by_birth_.erase(by_birth_.iterator_to(record));
-    by_use_.erase(by_use_.iterator_to(record));
+    if (record.UseHook::is_linked()) by_use_.erase(by_use_.iterator_to(record));
     free_slots_.push_back(record.slot);  // never allocates: free_slot() reserved the room
 }
 
 void TensorTable::touch(TensorRecord& record) noexcept {
-    by_use_.splice(by_use_.end(), by_use_, by_use_.iterator_to(record));
+    if (record.UseHook::is_linked()) by_use_.erase(by_use_.iterator_to(record));
+    if (record.residency.load().home == TierId{0}) by_use_.push_back(record);
 }
 
 TensorRecord* TensorTable::find(TensorId id) const noexcept {

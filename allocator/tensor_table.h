@@ -34,10 +34,11 @@ struct ByBirth;
 struct ByUse;
 }  // namespace list_hooks
 
+using BirthHook = boost::intrusive::list_base_hook<boost::intrusive::tag<list_hooks::ByBirth>>;
+using UseHook = boost::intrusive::list_base_hook<boost::intrusive::tag<list_hooks::ByUse>>;
+
 /// A tensor. Its lists are intrusive so that touching one costs no allocation.
-struct TensorRecord
-    : boost::intrusive::list_base_hook<boost::intrusive::tag<list_hooks::ByBirth>>,
-      boost::intrusive::list_base_hook<boost::intrusive::tag<list_hooks::ByUse>> {
+struct TensorRecord : BirthHook, UseHook {
     Residency residency;
     std::uint32_t slot = 0;
     std::uint64_t size_bytes = 0;
@@ -51,12 +52,9 @@ struct TensorRecord
     }
 };
 
-using BirthOrder = boost::intrusive::list<
-    TensorRecord, boost::intrusive::base_hook<boost::intrusive::list_base_hook<
-                      boost::intrusive::tag<list_hooks::ByBirth>>>>;
-using UseOrder = boost::intrusive::list<
-    TensorRecord, boost::intrusive::base_hook<boost::intrusive::list_base_hook<
-                      boost::intrusive::tag<list_hooks::ByUse>>>>;
+using BirthOrder =
+    boost::intrusive::list<TensorRecord, boost::intrusive::base_hook<BirthHook>>;
+using UseOrder = boost::intrusive::list<TensorRecord, boost::intrusive::base_hook<UseHook>>;
 
 class TensorTable {
    public:
@@ -72,14 +70,17 @@ class TensorTable {
     /// Frees the slot of a retired tensor whose copies were released. Caller holds the lock.
     void erase(TensorRecord& record) noexcept;
 
-    /// Makes the tensor the most recently used. Caller holds the lock.
+    /// Makes the tensor the most recently used of the fastest tier, if it is at home there.
+    /// Follows every use, and every change of home. Caller holds the lock.
     void touch(TensorRecord& record) noexcept;
 
     /// The living tensor of that id, or nullptr. Caller holds the lock.
     TensorRecord* find(TensorId id) const noexcept;
 
     const BirthOrder& by_birth() const noexcept { return by_birth_; }  ///< oldest first
-    const UseOrder& by_use() const noexcept { return by_use_; }        ///< least recent first
+    /// Those at home in the fastest tier (TierId 0), least recently used first. Only these: what
+    /// was evicted is what was used longest ago, and would stand before all that can be evicted.
+    const UseOrder& by_use() const noexcept { return by_use_; }
     std::size_t size() const noexcept { return by_birth_.size(); }
 
    private:

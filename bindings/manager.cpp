@@ -29,6 +29,7 @@ struct Manager::Parts {
     std::vector<std::unique_ptr<Tier>> tiers;
     std::vector<Tier*> tier_order;
     DramTier* dram = nullptr;
+    PmemTier* pmem = nullptr;
     LruPolicy policy;
     ForkWatch fork;
     std::unique_ptr<CopyEngine> copies;
@@ -71,15 +72,22 @@ Result<void> Manager::Parts::build_tiers(const ManagerOptions& options) {
         return Error(Errc::invalid_argument, 0,
                      "no DRAM budget was given: set dram, for example to 256MiB");
     }
+    if (options.pmem_path.empty() && options.pmem_bytes > 0) {
+        return Error(Errc::invalid_argument, 0, "pmem_bytes is given, but no pmem file");
+    }
+    if (options.swap_directory.empty() && options.swap_bytes > 0) {
+        return Error(Errc::invalid_argument, 0, "swap_bytes is given, but no swap directory");
+    }
     FROSTLINE_TRY(auto dram_tier, DramTier::create({.id = next_id(),
                                                     .capacity_bytes = *options.dram_bytes}));
     dram = dram_tier.get();
     add(std::move(dram_tier));
     if (!options.pmem_path.empty()) {
-        FROSTLINE_TRY(auto pmem, PmemTier::create({.id = next_id(),
-                                                   .path = options.pmem_path,
-                                                   .size_bytes = options.pmem_bytes}));
-        add(std::move(pmem));
+        FROSTLINE_TRY(auto pmem_tier, PmemTier::create({.id = next_id(),
+                                                        .path = options.pmem_path,
+                                                        .size_bytes = options.pmem_bytes}));
+        pmem = pmem_tier.get();
+        add(std::move(pmem_tier));
     }
     if (!options.swap_directory.empty()) {
         FROSTLINE_TRY(auto swap, SwapTier::create({.id = next_id(),
@@ -161,7 +169,16 @@ Result<void> Manager::step() {
 }
 
 Result<void> Manager::close() {
-    return call([](Parts& parts) { return parts.engine->close(); });
+    return call([](Parts& parts) -> Result<void> {
+        parts.engine->stop();
+        // Now, because a process may end without ever destroying what it closed.
+        if (parts.pmem != nullptr) parts.pmem->remove_created_file();
+        return ok();
+    });
+}
+
+Result<std::size_t> Manager::pins() const {
+    return call([](Parts& parts) -> Result<std::size_t> { return parts.engine->pins(); });
 }
 
 Result<std::string> Manager::trace() const {

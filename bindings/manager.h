@@ -6,7 +6,7 @@
 #include "allocator/tensor_id.h"
 #include "bindings/api.h"
 #include "bindings/manager_options.h"
-#include "tiers/dram_tier.h"
+#include "tiers/buffer_release.h"
 #include "tiers/result.h"
 
 #include <cstddef>
@@ -106,12 +106,15 @@ class FROSTLINE_API Manager {
 
     ManagerStats stats() const;                 ///< in a forked child: empty
     std::vector<UsageSample> timeline() const;  ///< likewise
-    /// The last complete step in the format "frostline-trace 1".
+    /// The last complete step, or else the one in progress, in the format "frostline-trace 1".
     Result<std::string> trace() const;
 
-    /// Ends all moves and takes no new data. Errors: busy (tensors are pinned). What is stored can
-    /// still be read; the tiers are freed with the last copy of the manager and the last pin.
+    /// Ends all moves and takes no new data, and removes a pmem file that open() created. What is
+    /// stored can still be read; the tiers are freed with the last copy of the manager and pin.
     Result<void> close();
+
+    /// How many pins there are.
+    Result<std::size_t> pins() const;
 
    private:
     struct Parts;

@@ -92,20 +92,11 @@ void evict(const PolicyView& view, std::uint64_t wanted_bytes, std::vector<Decis
     const std::uint64_t goal =
         std::min(top.capacity_bytes, wanted_bytes + top.capacity_bytes / LruPolicy::kHeadroomDivisor);
     std::uint64_t free = top.free_bytes() + top.leaving_bytes;
-    // What was fetched while it was being read below has a copy here that nobody uses.
-    for (const TensorRecord& tensor : view.by_use) {
-        if (free >= goal) return;
-        const ResidencyState state = tensor.residency.load();
-        if (state.home == kTop || state.moving || state.released) continue;
-        if (tensor.copy_in(kTop) == nullptr) continue;
-        decisions.push_back({Decision::Action::drop_copy, tensor.id(), kTop});
-        free += tensor.size_bytes;
-    }
     Room room(view.tiers);
     for (const TensorRecord& tensor : view.by_use) {
         if (free >= goal) return;
         const ResidencyState state = tensor.residency.load();
-        if (state.home != kTop || !movable(state)) continue;
+        if (!movable(state)) continue;
         const auto tier = place_below(view, tensor, room, decisions);
         if (!tier) continue;  // a smaller one may still fit
         decisions.push_back({Decision::Action::move, tensor.id(), static_cast<TierId>(*tier)});

@@ -66,17 +66,22 @@ Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
 Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelease release,
                                         bool held) {
     if (buffer.empty()) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    if (buffer.size() > options_.dram->info().capacity_bytes) {
-        auto id = write_through(buffer);
-        if (id) release.call(release.user, buffer.data(), buffer.size());
-        return id;
+    if (release.call == nullptr) {
+        return Error(Errc::invalid_argument, 0, "there is nobody to give the buffer back to");
     }
-    Lock lock(mutex_);
-    FROSTLINE_TRY(const Extent room, find_room(buffer.size(), lock, [&] {
-                      return options_.dram->adopt(buffer, release);
-                  }));
-    auto id = add(buffer.size(), {room, std::nullopt}, held, lock);
-    if (!id) options_.dram->cancel_adoption(room);
+    if (buffer.size() <= options_.dram->info().capacity_bytes) {
+        Lock lock(mutex_);
+        const auto room = find_room(buffer.size(), lock,
+                                    [&] { return options_.dram->adopt(buffer, release); });
+        if (room) {
+            auto id = add(buffer.size(), {*room, std::nullopt}, held, lock);
+            if (!id) options_.dram->cancel_adoption(*room);
+            return id;
+        }
+        if (room.error().code() != Errc::no_space) return room.error();
+    }
+    auto id = write_through(buffer);
+    if (id) release.call(release.user, buffer.data(), buffer.size());
     return id;
 }
 
@@ -118,8 +123,7 @@ Result<TensorId> MigrationEngine::write_through(std::span<const std::byte> bytes
             continue;
         }
         Lock lock(mutex_);
-        auto id = closed_ ? Result<TensorId>(Error(Errc::closed, 0, "the context is closed"))
-                          : add(bytes.size(), {*extent, checksum}, false, lock);
+        auto id = add(bytes.size(), {*extent, checksum}, false, lock);
         if (id) {
             stats_.moved_in_bytes[index_of(tier->info().id)] += bytes.size();
         } else {
@@ -130,9 +134,33 @@ Result<TensorId> MigrationEngine::write_through(std::span<const std::byte> bytes
     return last;
 }
 
+// Copies that only save a later eviction give way, if together they free enough.
+Result<Extent> MigrationEngine::reserve_below(Tier& tier, std::uint64_t size_bytes) {
+    Result<Extent> room = tier.reserve(size_bytes);
+    if (room || room.error().code() != Errc::no_space) return room;
+    const TierId id = tier.info().id;
+    Lock lock(mutex_);
+    std::vector<TensorId> spares;
+    std::uint64_t free_bytes = tier.info().capacity_bytes - tier.usage().used_bytes;
+    for (const TensorRecord& tensor : table_.by_birth()) {
+        const ResidencyState state = tensor.residency.load();
+        if (tensor.copy_in(id) == nullptr || state.home == id || state.moving) continue;
+        spares.push_back(tensor.id());
+        free_bytes += tensor.size_bytes;
+    }
+    if (free_bytes < size_bytes) return room;
+    for (const TensorId spare : spares) {
+        TensorRecord* const tensor = table_.find(spare);
+        if (tensor == nullptr || !mover_.drop_copy(*tensor, id, lock)) continue;
+        room = tier.reserve(size_bytes);
+        if (room || room.error().code() != Errc::no_space) break;
+    }
+    return room;
+}
+
 Result<Extent> MigrationEngine::write_to(Tier& tier, std::span<const std::byte> bytes,
                                          std::optional<std::uint64_t>& sum) {
-    FROSTLINE_TRY(const Extent extent, tier.reserve(bytes.size()));
+    FROSTLINE_TRY(const Extent extent, reserve_below(tier, bytes.size()));
     Result<void> written = ok();
     for (std::size_t done = 0; written && done < bytes.size(); done += kWriteChunkBytes) {
         written = tier.write(extent, done,
@@ -149,6 +177,8 @@ Result<Extent> MigrationEngine::write_to(Tier& tier, std::span<const std::byte> 
 
 Result<TensorId> MigrationEngine::add(std::uint64_t size_bytes, const TensorCopy& copy, bool held,
                                       Lock& lock) {
+    // It may have been closed while the bytes were copied, or while room was made.
+    if (closed_) return Error(Errc::closed, 0, "the context is closed");
     FROSTLINE_TRY(TensorRecord* const tensor, table_.create(size_bytes, copy));
     const TensorId id = tensor->id();
     if (held) {
@@ -199,16 +229,18 @@ void MigrationEngine::end_step() {
     recorder_.end_step(options_.now_ns());
 }
 
-Result<void> MigrationEngine::close() {
+void MigrationEngine::stop() {
     Lock lock(mutex_);
-    for (const TensorRecord& tensor : table_.by_birth()) {
-        if (tensor.residency.load().pins > tensor.held_pins) {
-            return Error(Errc::busy, 0, "tensor {} is pinned; unpin it before closing",
-                         tensor.id().packed());
-        }
-    }
     quiesce(lock);
-    return ok();
+}
+
+std::size_t MigrationEngine::pins() const {
+    const Lock lock(mutex_);
+    std::size_t pins = 0;
+    for (const TensorRecord& tensor : table_.by_birth()) {
+        pins += tensor.residency.load().pins - tensor.held_pins;
+    }
+    return pins;
 }
 
 void MigrationEngine::quiesce(Lock& lock) {
@@ -231,8 +263,10 @@ void MigrationEngine::decide(const PolicyEvent& event, Lock& lock) {
                              {tiers.data(), options_.tiers.size()},
                              window_.bytes()},
                             event, decisions);
-    if (closed_) return;
-    for (const Decision& decision : decisions) carry_out(decision, lock);
+    for (const Decision& decision : decisions) {
+        if (closed_) return;  // maybe since the last one, which may have released the lock
+        carry_out(decision, lock);
+    }
     sample();
 }
 
@@ -261,7 +295,10 @@ void MigrationEngine::on_move(const MoveReport& report) {
     if (report.error != nullptr) {
         if (report.error->code() == Errc::cancelled) return;
         ++stats_.failed_moves;
-        if (report.to == kDram) failures_.insert_or_assign(report.tensor.packed(), *report.error);
+        // Nobody will ask any more for one that was dropped meanwhile.
+        if (report.to == kDram && table_.find(report.tensor) != nullptr) {
+            failures_.insert_or_assign(report.tensor.packed(), *report.error);
+        }
         return;
     }
     if (!report.copied) {

@@ -105,9 +105,12 @@ class MigrationEngine {
     /// Ends a training step, for the trace.
     void end_step();
 
-    /// Cancels moves, waits for them to end, and refuses new data from then on. Errors: busy
-    /// (tensors are pinned), and then nothing changed.
-    Result<void> close();
+    /// Cancels moves, waits for them to end, and refuses new data from then on. What is stored can
+    /// still be read.
+    void stop();
+
+    /// The number of pins, held ones not counted.
+    std::size_t pins() const;
 
     EngineStats stats() const;
     std::vector<UsageTimeline::Sample> timeline() const;
@@ -120,6 +123,7 @@ class MigrationEngine {
     template <class Attempt>
     Result<Extent> find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt);
     Result<TensorId> write_through(std::span<const std::byte> bytes);
+    Result<Extent> reserve_below(Tier& tier, std::uint64_t size_bytes);
     Result<Extent> write_to(Tier& tier, std::span<const std::byte> bytes,
                             std::optional<std::uint64_t>& checksum);
     Result<TensorId> add(std::uint64_t size_bytes, const TensorCopy& copy, bool held, Lock& lock);

@@ -20,8 +20,13 @@ Result<void> Mover::start(TensorRecord& tensor, TierId to, std::unique_lock<std:
     const ResidencyState state = tensor.residency.load();
     if (state.released) return Error(Errc::not_found, 0, "the tensor was dropped");
     if (state.home == to) return ok();
+    std::optional<Extent> room;
     if (state.written) {
         if (!tensor.residency.clear_written()) return Error(Errc::busy, 0, "the tensor is in use");
+        // The room of a void copy is taken again: reserving more first might find none.
+        if (tensor.copy_in(to) != nullptr && options_.tiers[index_of(to)]->usage().open) {
+            room = std::exchange(tensor.copies[index_of(to)], std::nullopt)->extent;
+        }
         for (std::size_t i = 0; i < kMaxTiers; ++i) {
             if (i != index_of(state.home)) discard_copy(tensor, static_cast<TierId>(i), discards);
         }
@@ -34,15 +39,19 @@ Result<void> Mover::start(TensorRecord& tensor, TierId to, std::unique_lock<std:
             result = Error(Errc::busy, 0, "the tensor is in use");
         }
     } else {
-        result = start_copy(tensor, state.home, to);
+        result = start_copy(tensor, state.home, to, room);
     }
     release(discards, lock);
     return result;
 }
 
-Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to) {
+Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to,
+                               std::optional<Extent> room) {
     Tier& target_tier = *options_.tiers[index_of(to)];
-    FROSTLINE_TRY(const Extent target, target_tier.reserve(tensor.size_bytes));
+    if (!room) {
+        FROSTLINE_TRY(room, target_tier.reserve(tensor.size_bytes));
+    }
+    const Extent target = *room;
     if (!tensor.residency.begin_move(to)) {
         target_tier.release(target);
         return Error(Errc::busy, 0, "the tensor is in use");
@@ -72,7 +81,7 @@ Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to) {
 // A clean copy makes the move free.
 void Mover::take_existing_copy(TensorRecord& tensor, TierId from, TierId to, Discards& discards) {
     if (tensor.residency.publish() == Residency::PublishResult::published) {
-        keep_or_discard_source(tensor, from, to, discards);
+        settle_home(tensor, from, to, discards);
         options_.report({tensor.id(), from, to, tensor.size_bytes, false, nullptr});
     } else {
         // Pinned in the meantime. It cannot have been released: that takes the lock.
@@ -113,14 +122,20 @@ void Mover::settle(TensorRecord& tensor, const Move& move, const CopyOutcome& ou
     } else {
         auto& copy = tensor.copies[index_of(move.to)];
         copy = TensorCopy{move.target, std::nullopt};
-        if (options_.verify) copy->checksum = outcome.checksum;
+        // In DRAM the bytes are the program's to change, and a checksum could only keep them from
+        // leaving, with nobody there to be told.
+        if (options_.verify && options_.tiers[index_of(move.to)]->info().kind != TierKind::dram) {
+            copy->checksum = outcome.checksum;
+        }
         const Residency::PublishResult result = tensor.residency.publish();
         if (result == Residency::PublishResult::published) {
-            keep_or_discard_source(tensor, move.from, move.to, discards);
+            settle_home(tensor, move.from, move.to, discards);
         } else {
-            // A copy of what was there before a write is worthless; one that was merely pinned
-            // away from becoming home makes the next attempt free.
-            if (result == Residency::PublishResult::written) {
+            // A copy of what was there before a write is worthless. One that a pin kept from
+            // becoming home makes the next eviction free if it lies below; above, it would fill
+            // the room of tensors in use.
+            if (result != Residency::PublishResult::pinned ||
+                index_of(move.to) < index_of(move.from)) {
                 discard_copy(tensor, move.to, discards);
             }
             last_use = tensor.residency.end_move();
@@ -133,9 +148,9 @@ void Mover::settle(TensorRecord& tensor, const Move& move, const CopyOutcome& ou
     }
 }
 
-// Upwards the slower copy is kept: evicting the tensor again then costs nothing.
-void Mover::keep_or_discard_source(TensorRecord& tensor, TierId from, TierId to,
-                                   Discards& discards) {
+// After a change of home. Upwards the slower copy is kept: evicting it again then costs nothing.
+void Mover::settle_home(TensorRecord& tensor, TierId from, TierId to, Discards& discards) {
+    options_.table->touch(tensor);
     if (index_of(from) < index_of(to)) discard_copy(tensor, from, discards);
 }
 

@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 
@@ -84,12 +85,14 @@ class Mover {
         std::size_t count_ = 0;
     };
 
-    Result<void> start_copy(TensorRecord& tensor, TierId from, TierId to);
+    /// `room`: where to copy to, if there is a place already.
+    Result<void> start_copy(TensorRecord& tensor, TierId from, TierId to,
+                            std::optional<Extent> room);
     void take_existing_copy(TensorRecord& tensor, TierId from, TierId to, Discards& discards);
     void finish(TensorRecord& tensor, const CopyOutcome& outcome);
     void settle(TensorRecord& tensor, const Move& move, const CopyOutcome& outcome,
                 Discards& discards);
-    void keep_or_discard_source(TensorRecord& tensor, TierId from, TierId to, Discards& discards);
+    void settle_home(TensorRecord& tensor, TierId from, TierId to, Discards& discards);
     void discard_copy(TensorRecord& tensor, TierId tier, Discards& discards);
     void discard_all(TensorRecord& tensor, Discards& discards);
     void release(const Discards& discards, std::unique_lock<std::mutex>& lock);

@@ -95,7 +95,8 @@ Result<CopyTicket> CopyEngine::submit(CopyRequest request) noexcept {
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "copy engine: no memory to queue a copy");
     } catch (const std::system_error& error) {
-        return system_error(error.code().value(), "copy engine: cannot start a worker thread");
+        return Error(Errc::out_of_memory, error.code().value(),
+                     "copy engine: cannot start a worker thread");
     }
 }
 
@@ -110,11 +111,12 @@ void CopyEngine::work(Direction& direction) {
         direction.filled.wait(lock,
                               [&] { return stopping_.load() || !direction.queue.empty(); });
         if (direction.queue.empty()) return;
-        const std::unique_ptr<Copy> copy = std::move(direction.queue.front());
+        std::unique_ptr<Copy> copy = std::move(direction.queue.front());
         direction.queue.pop_front();
         lock.unlock();
         while (step(*copy)) {
         }
+        copy.reset();  // what `done` holds may call the engine as it goes
         lock.lock();
     }
 }
@@ -165,7 +167,9 @@ bool CopyEngine::run_step(std::size_t pick) {
         lock.unlock();  // `done` may submit to this very queue
         if (step(copy)) return true;
         lock.lock();
+        const std::unique_ptr<Copy> completed = std::move(each.queue.front());
         each.queue.pop_front();
+        lock.unlock();  // what `done` holds may call the engine as it goes
         return true;
     }
     return false;

@@ -38,6 +38,9 @@ Result<std::unique_ptr<DramTier>> DramTier::create(const Options& options) noexc
                             "budget",
                             capacity);
     }
+    // A huge page would make 2 MiB resident where one page was reserved. A kernel without them
+    // refuses the advice.
+    if (arena != nullptr) (void)options.calls->madvise(arena, arena_bytes, MADV_NOHUGEPAGE);
     try {
         return std::unique_ptr<DramTier>(
             new DramTier(options, static_cast<std::byte*>(arena), capacity > 0 ? arena_bytes : 0));
@@ -82,13 +85,15 @@ Result<Extent> DramTier::reserve(std::uint64_t size_bytes) noexcept {
 Result<Extent> DramTier::reserve_locked(std::uint64_t size_bytes) {
     const std::uint64_t charged = round_up_to_page(size_bytes);
     const std::optional<std::uint64_t> offset =
-        charged >= size_bytes && fits(charged) ? free_.take(charged) : std::nullopt;
+        charged >= size_bytes && fits(charged) ? free_.find(charged) : std::nullopt;
     if (!offset) {
         return Error(Errc::no_space, 0, "DRAM tier: {} bytes do not fit, {} of {} are in use",
                      size_bytes, meter_.used_bytes(), info_.capacity_bytes);
     }
-    uncache(*offset, charged);
-    trim_to(info_.capacity_bytes - meter_.used_bytes() - charged);
+    const Range range(*offset, *offset + charged);
+    FROSTLINE_TRY_VOID(trim_to(info_.capacity_bytes - meter_.used_bytes() - charged, range));
+    uncache(range);
+    (void)free_.take(charged);  // what find() found; last, because it cannot fail
     meter_.add(charged);
     return Extent{info_.id, reinterpret_cast<std::uint64_t>(arena_ + *offset), size_bytes};
 }
@@ -98,7 +103,9 @@ void DramTier::release(const Extent& extent) noexcept {
     {
         const std::lock_guard lock(mutex_);
         if (const auto found = adopted_.find(extent.offset); found != adopted_.end()) {
+            // Forgotten before its owner has it back, who may lend the same address again at once.
             buffer = found->second;
+            adopted_.erase(found);
         } else {
             const std::uint64_t offset =
                 extent.offset - reinterpret_cast<std::uint64_t>(arena_);
@@ -114,7 +121,6 @@ void DramTier::release(const Extent& extent) noexcept {
     buffer->release.call(buffer->release.user, reinterpret_cast<std::byte*>(extent.offset),
                          buffer->size_bytes);
     const std::lock_guard lock(mutex_);
-    adopted_.erase(extent.offset);
     meter_.subtract(buffer->size_bytes);
 }
 
@@ -129,11 +135,12 @@ Result<Extent> DramTier::adopt(std::span<std::byte> buffer, BufferRelease releas
             return Error(Errc::no_space, 0, "DRAM tier: {} bytes do not fit, {} of {} are in use",
                          buffer.size(), meter_.used_bytes(), info_.capacity_bytes);
         }
-        if (!adopted_.try_emplace(address, Adopted{buffer.size(), release}).second) {
+        if (adopted_.contains(address)) {
             return Error(Errc::invalid_argument, 0, "DRAM tier: buffer {} is adopted already",
                          static_cast<const void*>(buffer.data()));
         }
-        trim_to(info_.capacity_bytes - meter_.used_bytes() - buffer.size());
+        FROSTLINE_TRY_VOID(trim_to(info_.capacity_bytes - meter_.used_bytes() - buffer.size(), {}));
+        adopted_.emplace(address, Adopted{buffer.size(), release});
         meter_.add(buffer.size());
         return Extent{info_.id, address, buffer.size()};
     } catch (const std::bad_alloc&) {
@@ -149,12 +156,14 @@ void DramTier::cancel_adoption(const Extent& extent) noexcept {
 
 Result<void> DramTier::write(const Extent& extent, std::uint64_t offset,
                              std::span<const std::byte> bytes) noexcept {
+    if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
     std::memcpy(host_address(extent) + offset, bytes.data(), bytes.size());
     return ok();
 }
 
 Result<void> DramTier::read(const Extent& extent, std::uint64_t offset,
                             std::span<std::byte> bytes) noexcept {
+    if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
     std::memcpy(bytes.data(), host_address(extent) + offset, bytes.size());
     return ok();
 }
@@ -177,25 +186,40 @@ bool DramTier::fits(std::uint64_t size_bytes) const noexcept {
     return size_bytes <= room;
 }
 
-// Gives pages of released extents back to the system, highest addresses first: best fit reuses the
-// lowest ones first.
-void DramTier::trim_to(std::uint64_t cached_limit_bytes) {
-    while (cached_bytes_ > cached_limit_bytes) {
-        const Range last = *cached_.rbegin();
-        const std::uint64_t excess = round_up_to_page(cached_bytes_ - cached_limit_bytes);
-        const std::uint64_t give = std::min(excess, last.upper() - last.lower());
-        const std::uint64_t start = last.upper() - give;
-        FROSTLINE_CHECK(calls_->madvise(arena_ + start, give, MADV_DONTNEED) == 0,
-                        "the system refused to take back memory of the DRAM tier");
-        uncache(start, give);
+// Gives pages of released extents back to the system until no more than `cached_limit_bytes` remain
+// outside of `keep`; highest addresses first: best fit reuses the lowest ones first.
+Result<void> DramTier::trim_to(std::uint64_t cached_limit_bytes, const Range& keep) {
+    std::uint64_t excess = cached_bytes_ - cached_bytes_in(keep);
+    if (excess <= cached_limit_bytes) return ok();
+    excess = round_up_to_page(excess - cached_limit_bytes);
+    RangeSet others = cached_;
+    others.subtract(keep);
+    for (auto range = others.rbegin(); excess > 0 && range != others.rend(); ++range) {
+        const std::uint64_t give = std::min(excess, range->upper() - range->lower());
+        const std::uint64_t start = range->upper() - give;
+        if (calls_->madvise(arena_ + start, give, MADV_DONTNEED) != 0) {
+            return system_error(errno, "DRAM tier: the system does not take back {} bytes", give);
+        }
+        uncache(Range(start, start + give));
+        excess -= give;
     }
+    return ok();
 }
 
-void DramTier::uncache(std::uint64_t offset, std::uint64_t size_bytes) {
-    const Range range(offset, offset + size_bytes);
-    boost::icl::interval_set<std::uint64_t, std::less, Range> hit = cached_ & range;
-    cached_bytes_ -= hit.size();
+std::uint64_t DramTier::cached_bytes_in(const Range& range) const noexcept {
+    std::uint64_t bytes = 0;
+    if (range.lower() == range.upper()) return 0;  // no range for equal_range()
+    const auto [first, last] = cached_.equal_range(range);
+    for (auto each = first; each != last; ++each) {
+        bytes += std::min(each->upper(), range.upper()) - std::max(each->lower(), range.lower());
+    }
+    return bytes;
+}
+
+void DramTier::uncache(const Range& range) {
+    const std::uint64_t bytes = cached_bytes_in(range);
     cached_.subtract(range);
+    cached_bytes_ -= bytes;
 }
 
 }  // namespace frostline

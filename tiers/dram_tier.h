@@ -5,6 +5,7 @@
 // the system as soon as the budget is needed otherwise.
 #pragma once
 
+#include "tiers/buffer_release.h"
 #include "tiers/free_extents.h"
 #include "tiers/system_calls.h"
 #include "tiers/tier.h"
@@ -17,13 +18,6 @@
 #include <unordered_map>
 
 namespace frostline {
-
-/// Called exactly once when an adopted buffer is needed no longer; from then on it is its former
-/// owner's again. Called without any lock held, on the thread that released the last use of it.
-struct BufferRelease {
-    void (*call)(void* user, std::byte* address, std::uint64_t size_bytes) = nullptr;
-    void* user = nullptr;
-};
 
 /// The DRAM tier. An extent's offset is its address. Thread-safe.
 class DramTier final : public Tier {
@@ -63,12 +57,14 @@ class DramTier final : public Tier {
 
    private:
     using Range = boost::icl::right_open_interval<std::uint64_t>;
+    using RangeSet = boost::icl::interval_set<std::uint64_t, std::less, Range>;
 
     DramTier(const Options& options, std::byte* arena, std::uint64_t arena_bytes);
     Result<Extent> reserve_locked(std::uint64_t size_bytes);
     bool fits(std::uint64_t size_bytes) const noexcept;
-    void trim_to(std::uint64_t cached_limit_bytes);
-    void uncache(std::uint64_t offset, std::uint64_t size_bytes);
+    Result<void> trim_to(std::uint64_t cached_limit_bytes, const Range& keep);
+    std::uint64_t cached_bytes_in(const Range& range) const noexcept;
+    void uncache(const Range& range);
 
     const SystemCalls* calls_;
     TierInfo info_;
@@ -78,7 +74,7 @@ class DramTier final : public Tier {
 
     mutable std::mutex mutex_;  // guards everything below
     FreeExtents free_;
-    boost::icl::interval_set<std::uint64_t, std::less, Range> cached_;
+    RangeSet cached_;
     std::uint64_t cached_bytes_ = 0;
     struct Adopted {
         std::uint64_t size_bytes;

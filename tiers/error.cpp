@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 
 namespace frostline {
 
@@ -34,22 +33,25 @@ Errc code_of_errno(int native) noexcept {
 }
 
 void Error::write(fmt::string_view format, fmt::format_args args) noexcept {
-    char* const end = message_.data() + message_.size() - 1;
+    // The system's words have their room first: they are the cause, whatever the path's length.
+    std::array<char, 64> buffer{};
+    std::string_view words;
+    // The GNU strerror_r needs no buffer for the known codes and never fails.
+    if (native_ != 0) words = strerror_r(native_, buffer.data(), buffer.size());
+    constexpr std::string_view kSeparator = ": ";
+    const std::size_t words_room = words.empty() ? 0 : kSeparator.size() + words.size();
+    const std::size_t room = message_.size() - 1 - std::min(message_.size() - 1, words_room);
     char* out = message_.data();
     try {
-        out = fmt::vformat_to_n(out, static_cast<std::size_t>(end - out), format, args).out;
+        const auto formatted = fmt::vformat_to_n(out, room, format, args);
+        out += std::min(formatted.size, room);
     } catch (...) {
         // A formatter failed: keep the raw format string, which still says what was being done.
-        out = std::copy_n(format.data(), std::min<std::size_t>(format.size(), kMaxMessage / 2), out);
+        out = std::copy_n(format.data(), std::min<std::size_t>(format.size(), room), out);
     }
-    if (native_ != 0) {
-        // The GNU strerror_r needs no buffer for the known codes and never fails.
-        std::array<char, 64> buffer{};
-        const char* words = strerror_r(native_, buffer.data(), buffer.size());
-        for (const char* part : {": ", words}) {
-            const auto room = static_cast<std::size_t>(end - out);
-            out = std::copy_n(part, std::min(std::strlen(part), room), out);
-        }
+    if (words_room > 0 && words_room < message_.size()) {
+        out = std::copy(kSeparator.begin(), kSeparator.end(), out);
+        out = std::copy(words.begin(), words.end(), out);
     }
     *out = '\0';
 }

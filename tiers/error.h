@@ -50,8 +50,8 @@ class Error {
    public:
     static constexpr std::size_t kMaxMessage = 384;
 
-    /// Formats the message into the object's own buffer; what does not fit is cut.
-    /// With `native` other than 0 the operating system's words for it are appended.
+    /// Formats the message into the object's own buffer; what does not fit is cut. With `native`
+    /// other than 0 the operating system's words for it are appended, and never cut.
     template <class... Args>
     Error(Errc code, int native, fmt::format_string<Args...> format, Args&&... args) noexcept
         : code_(code), native_(native) {

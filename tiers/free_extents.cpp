@@ -4,6 +4,7 @@
 #include "tiers/check.h"
 
 #include <iterator>
+#include <utility>
 
 namespace frostline {
 
@@ -11,57 +12,89 @@ FreeExtents::FreeExtents(std::uint64_t capacity_bytes) {
     if (capacity_bytes > 0) grow(capacity_bytes);
 }
 
-std::optional<std::uint64_t> FreeExtents::take(std::uint64_t size_bytes) {
+std::optional<std::uint64_t> FreeExtents::find(std::uint64_t size_bytes) const noexcept {
     const auto best = by_size_.lower_bound({size_bytes, 0});
     if (size_bytes == 0 || best == by_size_.end()) return std::nullopt;
-    const auto [range_bytes, offset] = *best;
-    erase(by_offset_.find(offset));
-    if (range_bytes > size_bytes) insert(offset + size_bytes, range_bytes - size_bytes);
+    return best->second;
+}
+
+std::optional<std::uint64_t> FreeExtents::take(std::uint64_t size_bytes) noexcept {
+    const std::optional<std::uint64_t> offset = find(size_bytes);
+    if (!offset) return std::nullopt;
+    const auto range = by_offset_.find(*offset);
+    if (range->second > size_bytes) {
+        change(range, *offset + size_bytes, range->second - size_bytes);
+    } else {
+        erase(range);
+    }
+    free_bytes_ -= size_bytes;
     return offset;
 }
 
 void FreeExtents::give(std::uint64_t offset, std::uint64_t size_bytes) {
-    FROSTLINE_CHECK(size_bytes > 0 && offset + size_bytes <= capacity_bytes_,
+    FROSTLINE_CHECK(size_bytes > 0 && size_bytes <= capacity_bytes_ &&
+                        offset <= capacity_bytes_ - size_bytes,
                     "a range given back lies outside its tier");
-    auto next = by_offset_.lower_bound(offset);
-    if (next != by_offset_.end()) {
-        FROSTLINE_CHECK(offset + size_bytes <= next->first, "a range was given back twice");
-        if (offset + size_bytes == next->first) {
-            size_bytes += next->second;
-            const auto merged = next++;
-            erase(merged);
+    const auto next = by_offset_.lower_bound(offset);
+    const auto before = next == by_offset_.begin() ? by_offset_.end() : std::prev(next);
+    const bool has_next = next != by_offset_.end();
+    const bool has_before = before != by_offset_.end();
+    FROSTLINE_CHECK((!has_next || offset + size_bytes <= next->first) &&
+                        (!has_before || before->first + before->second <= offset),
+                    "a range was given back twice");
+    const bool joins_next = has_next && offset + size_bytes == next->first;
+    if (has_before && before->first + before->second == offset) {
+        const std::uint64_t behind = joins_next ? next->second : 0;
+        if (joins_next) erase(next);
+        change(before, before->first, before->second + size_bytes + behind);
+    } else if (joins_next) {
+        change(next, offset, size_bytes + next->second);
+    } else {
+        const auto range = by_offset_.emplace(offset, size_bytes).first;
+        try {
+            by_size_.emplace(size_bytes, offset);
+        } catch (...) {
+            by_offset_.erase(range);
+            throw;
         }
     }
-    if (next != by_offset_.begin()) {
-        const auto before = std::prev(next);
-        FROSTLINE_CHECK(before->first + before->second <= offset, "a range was given back twice");
-        if (before->first + before->second == offset) {
-            offset = before->first;
-            size_bytes += before->second;
-            erase(before);
-        }
-    }
-    insert(offset, size_bytes);
+    free_bytes_ += size_bytes;
 }
 
 void FreeExtents::grow(std::uint64_t size_bytes) {
     const std::uint64_t start = capacity_bytes_;
     capacity_bytes_ += size_bytes;
-    give(start, size_bytes);
+    try {
+        give(start, size_bytes);
+    } catch (...) {
+        capacity_bytes_ = start;
+        throw;
+    }
 }
 
 std::uint64_t FreeExtents::largest_bytes() const noexcept {
     return by_size_.empty() ? 0 : by_size_.rbegin()->first;
 }
 
-void FreeExtents::insert(std::uint64_t offset, std::uint64_t size_bytes) {
-    by_offset_.emplace(offset, size_bytes);
-    by_size_.emplace(size_bytes, offset);
-    free_bytes_ += size_bytes;
+std::uint64_t FreeExtents::tail_bytes() const noexcept {
+    if (by_offset_.empty()) return 0;
+    const auto& [offset, size_bytes] = *by_offset_.rbegin();
+    return offset + size_bytes == capacity_bytes_ ? size_bytes : 0;
 }
 
-void FreeExtents::erase(std::map<std::uint64_t, std::uint64_t>::iterator range) {
-    free_bytes_ -= range->second;
+// Reuses the nodes of both indexes, so that no memory is needed to give a part of a range away.
+void FreeExtents::change(std::map<std::uint64_t, std::uint64_t>::iterator range,
+                         std::uint64_t offset, std::uint64_t size_bytes) noexcept {
+    auto by_size = by_size_.extract({range->second, range->first});
+    auto by_offset = by_offset_.extract(range);
+    by_size.value() = {size_bytes, offset};
+    by_offset.key() = offset;
+    by_offset.mapped() = size_bytes;
+    by_size_.insert(std::move(by_size));
+    by_offset_.insert(std::move(by_offset));
+}
+
+void FreeExtents::erase(std::map<std::uint64_t, std::uint64_t>::iterator range) noexcept {
     by_size_.erase({range->second, range->first});
     by_offset_.erase(range);
 }

@@ -17,23 +17,31 @@ class FreeExtents {
     /// Everything in [0, capacity_bytes) is free.
     explicit FreeExtents(std::uint64_t capacity_bytes);
 
-    /// The offset of a range of `size_bytes` > 0 that is free no longer, or nothing.
-    std::optional<std::uint64_t> take(std::uint64_t size_bytes);
+    /// The offset that take() would give.
+    std::optional<std::uint64_t> find(std::uint64_t size_bytes) const noexcept;
 
-    /// Makes a taken range free again. Ends the program if any of it is free already or lies outside.
+    /// The offset of a range of `size_bytes` > 0 that is free no longer, or nothing. Allocates
+    /// nothing.
+    std::optional<std::uint64_t> take(std::uint64_t size_bytes) noexcept;
+
+    /// Makes a taken range free again. Ends the program if any of it is free already or lies
+    /// outside. May throw std::bad_alloc, and then nothing has changed.
     void give(std::uint64_t offset, std::uint64_t size_bytes);
 
-    /// Adds [capacity, capacity + size_bytes) as free.
+    /// Adds [capacity, capacity + size_bytes) as free. Throws as give() does.
     void grow(std::uint64_t size_bytes);
 
     std::uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
     std::uint64_t free_bytes() const noexcept { return free_bytes_; }
     /// The size of the largest free range: what take() can give at most.
     std::uint64_t largest_bytes() const noexcept;
+    /// The size of the free range that ends at the capacity, which grow() would extend.
+    std::uint64_t tail_bytes() const noexcept;
 
    private:
-    void insert(std::uint64_t offset, std::uint64_t size_bytes);
-    void erase(std::map<std::uint64_t, std::uint64_t>::iterator range);
+    void change(std::map<std::uint64_t, std::uint64_t>::iterator range, std::uint64_t offset,
+                std::uint64_t size_bytes) noexcept;
+    void erase(std::map<std::uint64_t, std::uint64_t>::iterator range) noexcept;
 
     std::uint64_t capacity_bytes_ = 0;
     std::uint64_t free_bytes_ = 0;

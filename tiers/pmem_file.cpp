@@ -40,10 +40,11 @@ Result<void> PmemFile::acquire() {
     }
     file_ = FileDescriptor(fd, *calls_);
     if (calls_->flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        created_ = false;  // whoever has the lock uses it
-        return system_error(errno,
-                            "pmem file '{}': in use by another process; give each process a file "
-                            "of its own",
+        const int error = errno;
+        if (error == EWOULDBLOCK) created_ = false;  // whoever has the lock uses it
+        return system_error(error,
+                            "pmem file '{}': cannot be locked (in use by another process? give "
+                            "each process a file of its own)",
                             path_);
     }
     return ok();
@@ -88,8 +89,11 @@ Result<void> PmemFile::map(const Options& options, std::uint64_t existing_bytes)
                                 : created_             ? kDefaultBytes
                                                        : existing_bytes;
     // Also for a file that was there: it may be sparse.
-    if (const int error = calls_->posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes));
-        error != 0) {
+    int error = EINTR;
+    while (error == EINTR) {
+        error = calls_->posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes));
+    }
+    if (error != 0) {
         return system_error(error, "pmem file '{}': cannot allocate {} bytes", path_, bytes);
     }
     // By descriptor: the path could name another file by now than the one that was checked.
@@ -132,8 +136,12 @@ PmemFile& PmemFile::operator=(PmemFile&& other) noexcept {
 
 PmemFile::~PmemFile() {
     if (address_ != nullptr) (void)calls_->pmem_unmap(address_, size_bytes_);
-    // The lock is still held, so nobody else can have opened it for use in the meantime.
-    if (created_) (void)calls_->unlink(path_.c_str());
+    remove_if_created();
+}
+
+// The lock is still held, so nobody else can have opened it for use in the meantime.
+void PmemFile::remove_if_created() noexcept {
+    if (std::exchange(created_, false)) (void)calls_->unlink(path_.c_str());
 }
 
 }  // namespace frostline

@@ -34,6 +34,9 @@ class PmemFile {
     /// Unmaps; a file that open() created is removed, so that nothing of the run stays behind.
     ~PmemFile();
 
+    /// Removes the file now if open() created it; the mapping stays good.
+    void remove_if_created() noexcept;
+
     std::byte* address() const noexcept { return address_; }
     std::uint64_t size_bytes() const noexcept { return size_bytes_; }
     /// Whether the mapping is real persistent memory, as libpmem judges it.

@@ -7,15 +7,28 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace frostline {
+namespace {
+
+// libpmem can be told to take any mapping for persistent memory, and then says so of a file, too.
+bool is_real_pmem(const PmemFile& file) {
+    const char* const forced = std::getenv("PMEM_IS_PMEM_FORCE");
+    return file.is_pmem() && (forced == nullptr || std::string_view(forced) != "1");
+}
+
+}  // namespace
+
 Result<std::unique_ptr<PmemTier>> PmemTier::create(const Options& options) noexcept {
-    FROSTLINE_TRY(PmemFile file, PmemFile::open({options.path, options.size_bytes, options.calls}));
     try {
+        FROSTLINE_TRY(PmemFile file,
+                      PmemFile::open({options.path, options.size_bytes, options.calls}));
         return std::unique_ptr<PmemTier>(new PmemTier(options, std::move(file)));
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "pmem tier: no memory for its own tables");
@@ -28,13 +41,18 @@ PmemTier::PmemTier(const Options& options, PmemFile file)
       info_{.id = options.id,
             .kind = TierKind::pmem,
             .location = options.path,
-            .label = file_.is_pmem() ? Label::real : Label::emulated,
+            .label = is_real_pmem(file_) ? Label::real : Label::emulated,
             .capacity_bytes = (options.size_bytes > 0 ? options.size_bytes : file_.size_bytes()) /
                               kPageBytes * kPageBytes,
             .granularity_bytes = kPageBytes,
             .host_addressable = true,
             .durable = true},
       free_(info_.capacity_bytes) {}
+
+void PmemTier::remove_created_file() noexcept {
+    const std::lock_guard lock(mutex_);
+    file_.remove_if_created();
+}
 
 Result<Extent> PmemTier::reserve(std::uint64_t size_bytes) noexcept {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "pmem tier: reserve of 0 bytes");
@@ -65,6 +83,7 @@ void PmemTier::release(const Extent& extent) noexcept {
 
 Result<void> PmemTier::write(const Extent& extent, std::uint64_t offset,
                              std::span<const std::byte> bytes) noexcept {
+    if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
     std::byte* const to = host_address(extent) + offset;
     if (file_.is_pmem()) {
         (void)pmem_memcpy(to, bytes.data(), bytes.size(), PMEM_F_MEM_NODRAIN);
@@ -76,6 +95,7 @@ Result<void> PmemTier::write(const Extent& extent, std::uint64_t offset,
 
 Result<void> PmemTier::read(const Extent& extent, std::uint64_t offset,
                             std::span<std::byte> bytes) noexcept {
+    if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
     std::byte* const from = host_address(extent) + offset;
     std::memcpy(bytes.data(), from, bytes.size());
     leave_process(from, bytes.size());

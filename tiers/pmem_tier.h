@@ -26,6 +26,9 @@ class PmemTier final : public Tier {
     /// Errors: those of PmemFile::open.
     static Result<std::unique_ptr<PmemTier>> create(const Options& options) noexcept;
 
+    /// Removes the file now if create() made it: what is stored stays readable.
+    void remove_created_file() noexcept;
+
     const TierInfo& info() const noexcept override { return info_; }
     TierUsage usage() const noexcept override { return meter_.usage(); }
     Result<Extent> reserve(std::uint64_t size_bytes) noexcept override;
@@ -45,7 +48,7 @@ class PmemTier final : public Tier {
     PmemFile file_;
     TierInfo info_;
     TierMeter meter_;
-    std::mutex mutex_;  // guards free_
+    std::mutex mutex_;  // guards free_, and whether the file is still to be removed
     FreeExtents free_;
 };
 

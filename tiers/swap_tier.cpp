@@ -108,32 +108,34 @@ Result<Extent> SwapTier::reserve_locked(std::uint64_t size_bytes) {
         FROSTLINE_TRY_VOID(grow(charged));
         offset = free_.take(charged);
     }
-    if (!offset) {
-        return Error(Errc::no_space, 0, "swap tier in '{}': {} bytes do not fit, {} of {} in use",
-                     info_.location, size_bytes, meter_.used_bytes(), info_.capacity_bytes);
-    }
     meter_.add(charged);
     return Extent{info_.id, *offset, size_bytes};
 }
 
-// Tries a whole growth step first and then just what is asked for.
-Result<void> SwapTier::grow(std::uint64_t at_least_bytes) {
+// Makes room for `needed_bytes` in one piece at the end of the file, where some of it may be free
+// already. Tries a whole growth step first and then just what is missing.
+Result<void> SwapTier::grow(std::uint64_t needed_bytes) {
     const std::uint64_t size = free_.capacity_bytes();
     const std::uint64_t limit = info_.capacity_bytes - size;
-    int error = ENOSPC;
-    for (const std::uint64_t wanted : {std::max(growth_bytes_, at_least_bytes), at_least_bytes}) {
-        const std::uint64_t bytes = std::min(wanted, limit);
-        if (bytes == 0 || bytes < at_least_bytes) break;
-        error = calls_->posix_fallocate(file_.get(), static_cast<off_t>(size),
-                                        static_cast<off_t>(bytes));
+    const std::uint64_t missing = needed_bytes - std::min(needed_bytes, free_.tail_bytes());
+    if (missing > limit) {
+        return Error(Errc::no_space, 0, "swap tier in '{}': {} bytes do not fit, {} of {} in use",
+                     info_.location, needed_bytes, meter_.used_bytes(), info_.capacity_bytes);
+    }
+    int error = 0;
+    for (const std::uint64_t bytes :
+         {std::min(std::max(growth_bytes_, missing), limit), missing}) {
+        do {
+            error = calls_->posix_fallocate(file_.get(), static_cast<off_t>(size),
+                                            static_cast<off_t>(bytes));
+        } while (error == EINTR);
         if (error == 0) {
             free_.grow(bytes);
             return ok();
         }
     }
     return system_error(error, "swap tier in '{}': cannot grow by {} bytes, {} of {} in use",
-                        info_.location, at_least_bytes, meter_.used_bytes(),
-                        info_.capacity_bytes);
+                        info_.location, missing, meter_.used_bytes(), info_.capacity_bytes);
 }
 
 void SwapTier::release(const Extent& extent) noexcept {

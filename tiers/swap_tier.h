@@ -27,8 +27,8 @@ class SwapTier final : public Tier {
         const SystemCalls* calls = &SystemCalls::real();
     };
 
-    /// Errors: not_found, permission, invalid_argument (not a directory), no_space (not even the
-    /// first growth fits).
+    /// Errors: not_found (no such directory, or not one), permission, no_space (not even the first
+    /// page fits).
     static Result<std::unique_ptr<SwapTier>> create(const Options& options) noexcept;
 
     const TierInfo& info() const noexcept override { return info_; }
@@ -46,7 +46,7 @@ class SwapTier final : public Tier {
    private:
     SwapTier(const Options& options, FileDescriptor file, std::uint64_t capacity_bytes);
     Result<Extent> reserve_locked(std::uint64_t size_bytes);
-    Result<void> grow(std::uint64_t at_least_bytes);
+    Result<void> grow(std::uint64_t needed_bytes);
 
     const SystemCalls* calls_;
     FileDescriptor file_;

@@ -13,23 +13,25 @@ class TierMeter {
     /// Caller holds the tier's lock.
     void add(std::uint64_t size_bytes) noexcept {
         const std::uint64_t used = used_bytes() + size_bytes;
-        used_bytes_.store(used, std::memory_order_relaxed);
         if (used > peak_bytes_.load(std::memory_order_relaxed)) {
             peak_bytes_.store(used, std::memory_order_relaxed);
         }
+        // Last, so that whoever sees the use sees the peak, too.
+        used_bytes_.store(used, std::memory_order_release);
     }
     /// Caller holds the tier's lock.
     void subtract(std::uint64_t size_bytes) noexcept {
-        used_bytes_.store(used_bytes() - size_bytes, std::memory_order_relaxed);
+        used_bytes_.store(used_bytes() - size_bytes, std::memory_order_release);
     }
     void close() noexcept { open_.store(false, std::memory_order_relaxed); }
 
     bool open() const noexcept { return open_.load(std::memory_order_relaxed); }
     std::uint64_t used_bytes() const noexcept {
-        return used_bytes_.load(std::memory_order_relaxed);
+        return used_bytes_.load(std::memory_order_acquire);
     }
     TierUsage usage() const noexcept {
-        return {used_bytes(), peak_bytes_.load(std::memory_order_relaxed), open()};
+        const std::uint64_t used = used_bytes();
+        return {used, peak_bytes_.load(std::memory_order_relaxed), open()};
     }
 
    private:

@@ -113,6 +113,10 @@ frostline_status frostline_open(const char* const* options, frostline_context** 
 frostline_status frostline_close(frostline_context* context) {
     return status_of([&]() -> Result<void> {
         if (context == nullptr) return frostline::ok();
+        FROSTLINE_TRY(const std::size_t pins, context->manager.pins());
+        if (pins > 0) {
+            return Error(Errc::busy, 0, "{} pins are held; unpin them before closing", pins);
+        }
         FROSTLINE_TRY_VOID(context->manager.close());
         delete context;
         return frostline::ok();

@@ -142,7 +142,8 @@ FROSTLINE_EXPORT frostline_status frostline_get_tier_stats(frostline_context* co
                                                            size_t index,
                                                            frostline_tier_stats* stats);
 
-/* Writes the trace of the last complete step ("frostline-trace 1") to a new file, mode 0600. */
+/* Writes the trace of the last complete step, or else of the one in progress ("frostline-trace 1")
+ * to a file, mode 0600. */
 FROSTLINE_EXPORT frostline_status frostline_write_trace(frostline_context* context,
                                                         const char* path);
 

@@ -1,4 +1,4 @@
-// The compiled half of the Python package: Manager for Python, with sizes and addresses as integers.
+// The compiled half of the Python package: Manager, with sizes and addresses as integers.
 //
 // Rule of the interpreter lock. Every call that may wait runs without it, because a worker that
 // gives a buffer back needs it. Dropping keeps it: it never waits for anybody who does.
@@ -10,6 +10,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -33,6 +36,18 @@ void release_owner(void* user, std::byte*, std::uint64_t) {
     }
 }
 
+// Destroys without the interpreter lock: the last reference to a manager waits for its workers, and
+// they may be waiting for the lock to give a buffer back.
+struct UnlockedDelete {
+    template <class T>
+    void operator()(T* object) const {
+        const py::gil_scoped_release release;
+        delete object;
+    }
+};
+template <class T>
+using Unlocked = std::unique_ptr<T, UnlockedDelete>;
+
 // A tensor's bytes in DRAM, as a Python buffer; held there until this object goes.
 class PinnedBuffer {
    public:
@@ -47,14 +62,16 @@ class PinnedBuffer {
     PinnedTensor pinned_;
 };
 
-std::unique_ptr<Manager> open_manager(const py::dict& options) {
+Unlocked<Manager> open_manager(const py::dict& options) {
     ManagerOptions parsed;
     for (const auto& [name, value] : options) {
-        value_or_throw(set_option(parsed, py::str(name).cast<std::string>(),
-                                  py::str(value).cast<std::string>()));
+        // Paths come as bytes, because they need not be text.
+        const auto text = py::isinstance<py::bytes>(value) ? value.cast<std::string>()
+                                                           : py::str(value).cast<std::string>();
+        value_or_throw(set_option(parsed, name.cast<std::string>(), text));
     }
     const py::gil_scoped_release release;
-    return std::make_unique<Manager>(value_or_throw(Manager::open(parsed)));
+    return Unlocked<Manager>(new Manager(value_or_throw(Manager::open(parsed))));
 }
 
 std::uint64_t adopt(Manager& manager, std::uintptr_t address, std::size_t size_bytes,
@@ -113,7 +130,9 @@ py::dict timeline(const Manager& manager) {
     const ManagerStats now = manager.stats();
     py::dict out;
     py::list times;
-    for (const UsageSample& sample : samples) times.append(static_cast<double>(sample.time_ns) / 1e9);
+    for (const UsageSample& sample : samples) {
+        times.append(static_cast<double>(sample.time_ns) / 1e9);
+    }
     out["time_s"] = times;
     for (std::size_t i = 0; i < now.tiers.size(); ++i) {
         py::list used;
@@ -126,7 +145,7 @@ py::dict timeline(const Manager& manager) {
 void define_manager(py::module_& module) {
     using Id = std::uint64_t;
     const auto unlocked = py::call_guard<py::gil_scoped_release>();
-    py::class_<Manager>(module, "Manager")
+    py::class_<Manager, Unlocked<Manager>>(module, "Manager")
         .def(py::init(&open_manager), py::arg("options"))
         .def("adopt", &adopt, py::arg("address"), py::arg("size_bytes"), py::arg("owner"),
              py::arg("held"))
@@ -136,8 +155,8 @@ void define_manager(py::module_& module) {
              }, unlocked)
         .def("pin",
              [](Manager& manager, Id id) {
-                 return std::make_unique<PinnedBuffer>(
-                     value_or_throw(manager.pin(TensorId::from_packed(id), Access::read)));
+                 return Unlocked<PinnedBuffer>(new PinnedBuffer(
+                     value_or_throw(manager.pin(TensorId::from_packed(id), Access::read))));
              }, unlocked)
         .def("get_into",
              [](Manager& manager, Id id, std::uintptr_t address, std::size_t size_bytes) {
@@ -161,7 +180,7 @@ void define_manager(py::module_& module) {
         .def("write_trace", [](Manager& manager, const std::string& path) {
             value_or_throw(write_trace_file(path, value_or_throw(manager.trace())));
         });
-    py::class_<PinnedBuffer>(module, "PinnedBuffer", py::buffer_protocol())
+    py::class_<PinnedBuffer, Unlocked<PinnedBuffer>>(module, "PinnedBuffer", py::buffer_protocol())
         .def_buffer([](const PinnedBuffer& pinned) { return pinned.info(); });
 }
 
@@ -178,4 +197,9 @@ PYBIND11_MODULE(_core, module) {
         return value_or_throw(frostline::parse_byte_size(text));
     });
     module.def("format_byte_size", &frostline::format_byte_size);
+    module.def("return_freed_blocks", [](std::size_t at_least_bytes) {
+        // glibc takes an int, and nothing beyond half of its heap size.
+        constexpr std::size_t kLargest = std::size_t{32} << 20;
+        (void)mallopt(M_MMAP_THRESHOLD, static_cast<int>(std::min(at_least_bytes, kLargest)));
+    });
 }

@@ -5,7 +5,6 @@ brings them back in time. torch is imported when offload is first used, and not 
 """
 
 from ._core import Error, InvalidArgument, NoSpace, __version__, format_byte_size, parse_byte_size
-from ._offload import offload
 
 __all__ = [
     "Error",
@@ -16,3 +15,12 @@ __all__ = [
     "offload",
     "parse_byte_size",
 ]
+
+
+def __getattr__(name):
+    if name == "offload":
+        from ._offload import offload
+
+        globals()[name] = offload
+        return offload
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

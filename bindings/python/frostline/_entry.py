@@ -6,16 +6,20 @@ a lower tier, Frostline gives the memory back: the alias goes, and with it PyTor
 
 import torch
 
-from ._core import NoSpace
+from ._core import Error
 from ._storage import (WeakStorage, can_count_users, key_of, shared, storage_of, tensor_over)
 
 # How many settle rounds a storage that others still refer to stays charged to the budget. Moving it
 # would free nothing while they hold it, so it is left to them.
 _PATIENCE = 256
 
+# A view of less than one part in so many of its storage, such as a batch of a data set, is no reason
+# to move the whole.
+_SMALLEST_PART = 16
+
 
 def is_movable(tensor, min_bytes):
-    """Whether a tensor is plain dense CPU memory of at least min_bytes, so that bytes are all."""
+    """Whether a tensor is plain dense CPU memory, and its storage worth moving."""
     if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
         return False
     if tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_inference():
@@ -24,7 +28,10 @@ def is_movable(tensor, min_bytes):
         return False
     try:
         storage = storage_of(tensor)
-        return storage.nbytes() >= min_bytes and storage.data_ptr() != 0
+        if storage.nbytes() < min_bytes or storage.data_ptr() == 0:
+            return False
+        seen_bytes = tensor.numel() * tensor.element_size()
+        return seen_bytes * _SMALLEST_PART >= storage.nbytes()
     except (RuntimeError, NotImplementedError):
         return False  # wrapped by functorch, or without storage
 
@@ -34,14 +41,15 @@ class _Alias:
 
     __slots__ = ("tensor", "version", "modified")
 
-    def __init__(self, tensor):
+    def __init__(self, tensor, version):
         self.tensor = tensor.detach()
-        self.version = tensor._version
+        self.version = version
         self.modified = False
 
     def check(self):
         # The bytes may have been copied at any time up to now.
-        if self.tensor is not None and self.tensor._version != self.version:
+        tensor = self.tensor  # a worker may forget it meanwhile
+        if tensor is not None and tensor._version != self.version:
             self.modified = True
         return not self.modified
 
@@ -50,31 +58,48 @@ class _Alias:
         self.tensor = None
 
 
+class _Stored:
+    """Frostline's tensor, dropped when this object goes.
+
+    Not the entry's own __del__: a weak reference still gives the object to another thread while its
+    __del__ runs, and so would give it an entry whose bytes are gone. Whoever uses the id keeps this
+    object meanwhile.
+    """
+
+    __slots__ = ("manager", "id")
+
+    def __init__(self, manager, tensor_id):
+        self.manager = manager
+        self.id = tensor_id
+
+    def __del__(self):
+        try:
+            self.manager.drop(self.id)
+        except Error:
+            pass  # a forked child, and the tensor is its parent's
+
+
 class Entry:
     """A storage in Frostline's care, as long as a handle refers to it.
 
     Raises frostline.Error when no tier takes it.
     """
 
-    __slots__ = ("key", "held", "_manager", "_id", "_alias", "_weak", "_nbytes", "_patience",
+    __slots__ = ("key", "held", "_stored", "_alias", "_weak", "_address", "_nbytes", "_patience",
                  "_version", "__weakref__")
 
     def __init__(self, manager, tensor):
         storage = storage_of(tensor)
-        self._id = None
-        self._manager = manager
         self._weak = WeakStorage(storage)
         self.key = self._weak.key
+        self._address = storage.data_ptr()
         self._nbytes = storage.nbytes()
-        self._alias = _Alias(tensor)
+        self._alias = _Alias(tensor, tensor._version)
         self._version = tensor._version
         self._patience = _PATIENCE
         self.held = can_count_users()
-        self._id = manager.adopt(storage.data_ptr(), self._nbytes, self._alias, self.held)
-
-    def __del__(self):
-        if self._id is not None:
-            self._manager.drop(self._id)
+        tensor_id = manager.adopt(self._address, self._nbytes, self._alias, self.held)
+        self._stored = _Stored(manager, tensor_id)
 
     @staticmethod
     def key_of(tensor):
@@ -86,41 +111,49 @@ class Entry:
 
     def settle_if_idle(self, manager):
         """True when the entry need not be asked again."""
-        alias = self._alias.tensor
-        if alias is None or self._id is None:
+        stored, alias = self._stored, self._alias.tensor
+        if alias is None or stored is None:
             return True
         self._patience -= 1
+        storage = storage_of(alias)
+        if (storage.data_ptr(), storage.nbytes()) != (self._address, self._nbytes):
+            self._leave_to_others(alias)  # resized: what was adopted is freed memory
+            return True
         # Here `alias` is only one more name for the tensor, not one more tensor.
         if shared(self.key):
             if self._patience > 0:
                 return False
-            self._leave_to_others(manager)
+            self._leave_to_others(alias)
             return True
-        manager.settle(self._id)
+        manager.settle(stored.id)
         return True
 
-    def _leave_to_others(self, manager):
-        keep = self._alias.tensor
-        manager.drop(self._id)  # calls the alias, which forgets the tensor
-        self._id = None
-        self._alias.tensor = keep
+    # In this order, because another thread may be using the entry: a storage that is not stored
+    # has an alias for good. Dropping makes Frostline call the old one.
+    def _leave_to_others(self, tensor):
+        self._alias = _Alias(tensor, self._version)
+        self._stored = None
 
     def storage(self, manager):
         """The storage with its bytes in memory; raises what backward without hooks would raise."""
-        if not self._alias.check():
+        stored = self._stored  # before the alias, see _leave_to_others
+        alias = self._alias
+        if not alias.check():
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an "
                 "inplace operation after it was saved (found by frostline.offload)")
-        if self._id is None:
-            return storage_of(self._alias.tensor)
+        if stored is None:
+            return storage_of(alias.tensor)
         try:
-            pinned = manager.pin(self._id)
-        except NoSpace:
-            # Other pins fill the budget, or it is smaller than this: straight to new memory.
+            pinned = manager.pin(stored.id)
+        except Error as error:
+            # Other pins fill the budget, it is smaller than this, or the tiers were closed.
+            if error.code not in ("no_space", "closed"):
+                raise
             flat = torch.empty(self._nbytes, dtype=torch.uint8)
-            manager.get_into(self._id, flat.data_ptr(), self._nbytes)
+            manager.get_into(stored.id, flat.data_ptr(), self._nbytes)
             return storage_of(flat)
-        original = self._alias.tensor
+        original = alias.tensor
         if original is not None:
             return storage_of(original)
         # The tensor keeps `pinned` alive, and so the bytes in place.

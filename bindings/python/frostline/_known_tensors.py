@@ -45,8 +45,9 @@ class KnownTensors:
                     continue
                 try:
                     storage = storage_of(tensor)
-                except (RuntimeError, NotImplementedError):
-                    continue  # no storage of its own: such tensors pass through anyway
+                except (RuntimeError, NotImplementedError, ValueError):
+                    # No storage of its own, or none yet (lazy modules): such tensors pass through.
+                    continue
                 if key_of(storage) not in self._storages:
                     weak = WeakStorage(storage)
                     self._storages[weak.key] = weak

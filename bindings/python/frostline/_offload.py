@@ -8,6 +8,7 @@ Invariants:
 """
 
 import atexit
+import collections
 import os
 import threading
 import warnings
@@ -30,6 +31,10 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         pmem_bytes: size of the pmem file; default: the whole file if it exists, else 1 GiB.
         swap_bytes: most that the swap file may grow to; default: nine tenths of what is free.
         verify: checksum everything that leaves DRAM and compare it when it returns.
+        return_memory: make the C library give freed blocks of at least min_bytes back to the system
+            at once, for the whole process (mallopt's M_MMAP_THRESHOLD). Otherwise it keeps many of
+            them, and what was moved away does not show in the process's size. Has no effect where
+            the environment sets MALLOC_MMAP_THRESHOLD_.
 
     May be entered any number of times, nested or in several threads; opening it once and entering
     it for each step keeps the tiers. Parameters and buffers of modules that run while it is entered
@@ -41,16 +46,24 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
     """
 
     def __init__(self, dram, pmem=None, swap=None, min_bytes="1MiB", *, pmem_bytes=None,
-                 swap_bytes=None, verify=False):
+                 swap_bytes=None, verify=False, return_memory=True):
         options = {"dram": dram, "pmem_bytes": pmem_bytes, "swap_bytes": swap_bytes,
-                   "verify": "true" if verify else "false",
-                   "pmem": None if pmem is None else os.fspath(pmem),
-                   "swap": None if swap is None else os.fspath(swap)}
-        self._min_bytes = max(1, _core.parse_byte_size(str(min_bytes)))
+                   "verify": str(verify).lower(),
+                   "pmem": None if pmem is None else os.fsencode(pmem),
+                   "swap": None if swap is None else os.fsencode(swap)}
+        try:
+            self._min_bytes = max(1, _core.parse_byte_size(str(min_bytes)))
+        except _core.InvalidArgument as error:
+            error.args = (f"min_bytes: {error}",)
+            raise
         self._manager = _core.Manager({k: v for k, v in options.items() if v is not None})
+        if return_memory and "MALLOC_MMAP_THRESHOLD_" not in os.environ:
+            _core.return_freed_blocks(self._min_bytes)
+        self._process = os.getpid()
         self._known = KnownTensors()
         self._entries = weakref.WeakValueDictionary()  # storage key -> Entry
-        self._held = []  # entries whose storage is still used by the forward pass
+        # Weak references to entries whose storage the forward pass still uses.
+        self._held = collections.deque()
         self._entered = threading.local()
         self._passed_through = 0
         self._warned = set()
@@ -80,10 +93,7 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         self._manager.step()
 
     def close(self):
-        """Ends all moves and takes no new data. What is stored can still be read.
-
-        Raises frostline.Error while tensors that were unpacked are still alive.
-        """
+        """Ends all moves and takes no new data. What is stored can still be read."""
         self._manager.close()
 
     # ---- figures ----
@@ -103,12 +113,12 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         return self._manager.timeline()
 
     def trace(self):
-        """The last complete step as text in the format "frostline-trace 1"."""
+        """The last complete step, or else the one in progress, as "frostline-trace 1" text."""
         return self._manager.trace()
 
     def write_trace(self, path):
         """Writes trace() to a file, mode 0600."""
-        self._manager.write_trace(os.fspath(path))
+        self._manager.write_trace(os.fsencode(path))
 
     # ---- the hooks ----
 
@@ -139,18 +149,21 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
             return None
         self._entries[entry.key] = entry
         if entry.held:
-            self._held.append(entry)
+            self._held.append(weakref.ref(entry))
         return entry
 
     # A storage that only autograd's handles refer to any more is done with its forward use.
     def _settle_idle(self):
-        if not self._held:
-            return
-        held, self._held = self._held, []
-        for entry in held:
-            if entry.settle_if_idle(self._manager):
-                continue
-            self._held.append(entry)
+        if os.getpid() != self._process:
+            return  # a forked child, and the tensors are its parent's
+        for _ in range(len(self._held)):
+            try:
+                reference = self._held.popleft()
+            except IndexError:
+                return  # other threads settle, too
+            entry = reference()
+            if entry is not None and not entry.settle_if_idle(self._manager):
+                self._held.append(reference)
 
     def _warn(self, error):
         if error.code not in self._warned:
@@ -170,4 +183,4 @@ def _close_all():
         try:
             manager.close()
         except _core.Error:
-            pass  # pinned, hence idle: nothing of it will call back
+            pass  # of a parent process: it has no workers here

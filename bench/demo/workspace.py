@@ -1,0 +1,74 @@
+"""The directory in which a demo run keeps its tiers: found, checked, and always removed again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from typing import Iterator
+
+from settings import as_size
+
+MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
+
+
+class WorkspaceError(Exception):
+    """The working directory cannot be used; the text is one line for the user."""
+
+
+@contextlib.contextmanager
+def workspace(parent: Path | None) -> Iterator[Path]:
+    """A fresh directory below `parent`; it is gone afterwards, whatever happens inside.
+
+    Without `parent` it lies in $TMPDIR, or else in the current directory: /tmp is often held in
+    memory, and a swap tier in memory would save none. SIGTERM ends the run like Ctrl-C does.
+    """
+    parent = parent or Path(os.environ.get("TMPDIR") or os.getcwd())
+    created = not parent.exists()
+    try:
+        parent.mkdir(exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="frostline-demo-", dir=parent))
+    except OSError as error:
+        raise WorkspaceError(f"cannot use {parent} to work in: {error.strerror}") from None
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield folder
+    finally:
+        # A second Ctrl-C must not leave gigabytes behind.
+        at_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, before)
+        shutil.rmtree(folder, ignore_errors=True)
+        if created:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+        signal.signal(signal.SIGINT, at_interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def check_space(folder: Path, needed_bytes: int) -> None:
+    """Raises when the file system of `folder` has not this much room."""
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < needed_bytes:
+        raise WorkspaceError(
+            f"{folder.parent} has {as_size(free_bytes)} free and {as_size(needed_bytes)} are "
+            "needed; give another place with --workdir"
+        )
+
+
+def file_system_type(folder: Path) -> str:
+    """Name of the type of file system that `folder` lies on, such as ext4; empty if unknown."""
+    best, kind = "", ""
+    place = str(folder.resolve())
+    with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8") as mounts:
+        for line in mounts:
+            _, mount_point, mount_type, *_ = line.split()
+            inside = place == mount_point or place.startswith(mount_point.rstrip("/") + "/")
+            if inside and len(mount_point) >= len(best):
+                best, kind = mount_point, mount_type
+    return kind

@@ -1,0 +1,65 @@
+// `frostline_bench SUITE [--json FILE]`: runs one suite and shows its rows.
+#include "bench/suite.h"
+
+#include <fmt/core.h>
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace frostline::bench {
+
+const std::vector<Suite>& suites() {
+    static const std::vector<Suite> kSuites{
+        {"residency", "the residency word and the tensor table, against their budgets",
+         residency_suite},
+        {"tiers", "copies between tiers, against bare loops over the same medium", tiers_suite},
+    };
+    return kSuites;
+}
+
+namespace {
+
+int fail(const std::string& message) {
+    fmt::print(stderr, "frostline_bench: error: {}\n", message);
+    return 2;
+}
+
+int run(const std::vector<std::string>& words) {
+    if (words.size() == 1 && words[0] == "--list") {
+        for (const Suite& suite : suites()) fmt::print("{:<12} {}\n", suite.name, suite.what);
+        return 0;
+    }
+    if (words.empty() || (words.size() != 1 && (words.size() != 3 || words[1] != "--json"))) {
+        return fail("usage: frostline_bench SUITE [--json FILE], or --list");
+    }
+    for (const Suite& suite : suites()) {
+        if (suite.name != words[0]) continue;
+        const std::vector<Row> rows = suite.run();
+        print_table(rows);
+        return words.size() == 1 || write_json(words[2], rows) ? 0 : 1;
+    }
+    return fail(fmt::format("no suite '{}'; --list names them", words[0]));
+}
+
+}  // namespace
+}  // namespace frostline::bench
+
+int main(int argc, char** argv) {
+    // Makes libpmem use its persistent-memory paths on tmpfs. It reads this once, when it is loaded,
+    // so the program starts itself again.
+    if (std::getenv("PMEM_IS_PMEM_FORCE") == nullptr) {
+        if (setenv("PMEM_IS_PMEM_FORCE", "1", 1) == 0) (void)execv("/proc/self/exe", argv);
+        return frostline::bench::fail("cannot start again with PMEM_IS_PMEM_FORCE=1");
+    }
+    try {
+        return frostline::bench::run({argv + 1, argv + argc});
+    } catch (const std::exception& error) {
+        return frostline::bench::fail(error.what());
+    }
+}

@@ -1,0 +1,107 @@
+// Replaces the global operator new and delete of the test program; they pass everything on to
+// malloc unless an AllocationFault is alive on the thread.
+#include "tests/tiers/allocation_faults.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace frostline {
+namespace {
+
+struct State {
+    bool armed = false;
+    std::uint64_t count = 0;
+    std::uint64_t fail_at = 0;
+    bool from_then_on = false;
+    bool struck = false;
+};
+thread_local State state;
+
+void* allocate(std::size_t size, std::size_t alignment) {
+    if (state.armed) {
+        ++state.count;
+        const bool past = state.from_then_on && state.count > state.fail_at;
+        if (state.fail_at != 0 && (state.count == state.fail_at || past)) {
+            state.struck = true;
+            return nullptr;
+        }
+    }
+    if (size == 0) size = 1;
+    if (alignment == 0) return std::malloc(size);
+    return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+
+void* allocate_or_throw(std::size_t size, std::size_t alignment) {
+    void* const memory = allocate(size, alignment);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+}
+
+}  // namespace
+
+AllocationFault::AllocationFault(std::uint64_t fail_at, bool from_then_on) {
+    state = {.armed = true, .count = 0, .fail_at = fail_at, .from_then_on = from_then_on};
+}
+AllocationFault::~AllocationFault() {
+    state = {};
+}
+std::uint64_t AllocationFault::allocations() const {
+    return state.count;
+}
+bool AllocationFault::struck() const {
+    return state.struck;
+}
+
+}  // namespace frostline
+
+using frostline::allocate;
+using frostline::allocate_or_throw;
+
+void* operator new(std::size_t size) {
+    return allocate_or_throw(size, 0);
+}
+void* operator new[](std::size_t size) {
+    return allocate_or_throw(size, 0);
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+    return allocate_or_throw(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+    return allocate_or_throw(size, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    return allocate(size, 0);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+    return allocate(size, 0);
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
+    std::free(memory);
+}

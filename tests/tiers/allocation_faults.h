@@ -1,0 +1,21 @@
+// The test program's operator new, counted and made to fail on the n-th use on this thread.
+#pragma once
+
+#include <cstdint>
+
+namespace frostline {
+
+/// While it lives, allocations of this thread are counted, and the `fail_at`-th (from 1; 0: none)
+/// throws std::bad_alloc. With `from_then_on` every later one does, too.
+class AllocationFault {
+   public:
+    explicit AllocationFault(std::uint64_t fail_at = 0, bool from_then_on = false);
+    AllocationFault(const AllocationFault&) = delete;
+    AllocationFault& operator=(const AllocationFault&) = delete;
+    ~AllocationFault();
+
+    std::uint64_t allocations() const;
+    bool struck() const;
+};
+
+}  // namespace frostline

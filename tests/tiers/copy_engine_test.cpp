@@ -1,0 +1,358 @@
+// Proves that the copy engine carries bytes between every pair of tiers, tells their checksum, and
+// completes every copy exactly once, however it ends.
+#include "tiers/copy_engine.h"
+#include "tests/tiers/tier_specimen.h"
+#include "tiers/checksum.h"
+
+#include <gtest/gtest.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <atomic>
+#include <future>
+#include <latch>
+#include <thread>
+#include <tuple>
+
+namespace frostline {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+std::unique_ptr<CopyEngine> engine_with(std::uint64_t chunk_bytes, bool workers = true) {
+    return *CopyEngine::create({.chunk_bytes = chunk_bytes, .workers = workers});
+}
+
+// A tier that tells of itself what the test says and does nothing.
+class StubTier final : public Tier {
+   public:
+    explicit StubTier(TierKind kind) { info_.kind = kind; }
+    const TierInfo& info() const noexcept override { return info_; }
+    TierUsage usage() const noexcept override { return {}; }
+    Result<Extent> reserve(std::uint64_t) noexcept override { return refusal_; }
+    void release(const Extent&) noexcept override {}
+    Result<void> write(const Extent&, std::uint64_t offset,
+                       std::span<const std::byte>) noexcept override {
+        ++writes;
+        if (offset >= fail_write_at) return refusal_;
+        if (on_write) on_write();
+        return ok();
+    }
+    Result<void> read(const Extent&, std::uint64_t offset, std::span<std::byte>) noexcept override {
+        if (offset >= fail_read_at) return refusal_;
+        return ok();
+    }
+    Result<void> fence(const Extent&) noexcept override {
+        ++fences;
+        if (fail_fence) return refusal_;
+        return ok();
+    }
+    std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
+
+    std::uint64_t fail_write_at = UINT64_MAX;
+    std::uint64_t fail_read_at = UINT64_MAX;
+    bool fail_fence = false;
+    std::function<void()> on_write;
+    std::atomic<int> writes{0};
+    std::atomic<int> fences{0};
+
+   private:
+    TierInfo info_;
+    Error refusal_{Errc::io, 5, "the stub refused"};
+};
+
+CopyRequest between_stubs(StubTier& from, StubTier& to, std::uint64_t size_bytes,
+                          std::function<void(const CopyOutcome&)> done) {
+    return {&from,          {TierId{}, 0, size_bytes}, &to, {TierId{}, 0, size_bytes}, false,
+            std::move(done)};
+}
+
+using Pair = std::tuple<Specimen, Specimen>;
+class CopyPairs : public testing::TestWithParam<Pair> {};
+
+TEST_P(CopyPairs, BytesArriveAndTheirChecksumIsTold) {
+    const ScratchFolder folder;
+    const auto from = tier_of(std::get<0>(GetParam()), folder, 4 * kMiB, TierId{1});
+    const auto to = tier_of(std::get<1>(GetParam()), folder, 4 * kMiB, TierId{2});
+    auto random = random_stream(70);
+    const std::uint64_t chunk = 64 * 1024;
+    const auto engine = engine_with(chunk);
+    for (const std::uint64_t size : {std::uint64_t{1}, chunk - 1, chunk, chunk + 1, 3 * chunk,
+                                     random_size(random, kMiB), kMiB + 17}) {
+        for (const bool with_checksum : {true, false}) {
+            const Extent source = *from->reserve(size);
+            const Extent target = *to->reserve(size);
+            const Bytes bytes = random_bytes(random, size);
+            ASSERT_TRUE(from->write(source, 0, bytes).has_value());
+            ASSERT_TRUE(from->fence(source).has_value());
+            std::promise<CopyOutcome> ended;
+            const auto ticket =
+                engine->submit({from.get(), source, to.get(), target, with_checksum,
+                                [&](const CopyOutcome& outcome) { ended.set_value(outcome); }});
+            ASSERT_TRUE(ticket.has_value()) << ticket.error().message();
+            const CopyOutcome outcome = ended.get_future().get();
+            ASSERT_TRUE(outcome.status.has_value()) << outcome.status.error().message();
+            EXPECT_EQ(outcome.checksum, with_checksum ? XXH3_64bits(bytes.data(), size) : 0);
+            EXPECT_EQ(checksum(bytes), XXH3_64bits(bytes.data(), size));
+            EXPECT_TRUE(read_all(*to, target) == bytes) << size;
+            EXPECT_TRUE(read_all(*from, source) == bytes) << "the source changed";
+            from->release(source);
+            to->release(target);
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CopyPairs, CopyPairs,
+    testing::Combine(testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap),
+                     testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap)),
+    [](const auto& info) {
+        return testing::PrintToString(std::get<0>(info.param)) + "_to_" +
+               testing::PrintToString(std::get<1>(info.param));
+    });
+
+TEST(CopyEngine, WhatItCannotCopyIsRefusedAndDoneIsNotCalled) {
+    const auto engine = engine_with(kMiB);
+    StubTier dram(TierKind::dram);
+    StubTier swap(TierKind::swap);
+    StubTier device(TierKind::device);
+    const auto never = [](const CopyOutcome&) { ADD_FAILURE() << "done was called"; };
+    for (StubTier* other : {&dram, &swap}) {
+        for (const auto& [from, to] : {std::pair(&device, other), std::pair(other, &device)}) {
+            const auto ticket = engine->submit(between_stubs(*from, *to, 5, never));
+            ASSERT_FALSE(ticket.has_value());
+            EXPECT_EQ(ticket.error().code(), Errc::unsupported);
+            EXPECT_NE(std::strstr(ticket.error().message(), "device"), nullptr);
+        }
+    }
+    CopyRequest uneven = between_stubs(swap, swap, 5, never);
+    uneven.target.length_bytes = 6;
+    EXPECT_EQ(engine->submit(uneven).error().code(), Errc::invalid_argument);
+    EXPECT_EQ(CopyEngine::create({.chunk_bytes = 0}).error().code(), Errc::invalid_argument);
+}
+
+TEST(CopyEngine, ErrorsOfEitherTierEndTheCopy) {
+    struct Case {
+        std::uint64_t read_at, write_at;
+        bool fence;
+        int writes, fences;
+    };
+    for (const Case& each : {Case{0, UINT64_MAX, false, 0, 0}, Case{20, UINT64_MAX, false, 2, 0},
+                             Case{UINT64_MAX, 0, false, 1, 0}, Case{UINT64_MAX, 20, false, 3, 0},
+                             Case{UINT64_MAX, UINT64_MAX, true, 4, 1}}) {
+        StubTier from(TierKind::swap);
+        StubTier to(TierKind::swap);
+        from.fail_read_at = each.read_at;
+        to.fail_write_at = each.write_at;
+        to.fail_fence = each.fence;
+        const auto engine = engine_with(10);
+        std::promise<CopyOutcome> ended;
+        ASSERT_TRUE(engine->submit(between_stubs(
+            from, to, 40, [&](const CopyOutcome& outcome) { ended.set_value(outcome); })));
+        const CopyOutcome outcome = ended.get_future().get();
+        ASSERT_FALSE(outcome.status.has_value());
+        EXPECT_STREQ(outcome.status.error().message(), "the stub refused: Input/output error");
+        EXPECT_EQ(to.writes, each.writes);
+        EXPECT_EQ(to.fences, each.fences);
+    }
+}
+
+TEST(CopyEngine, ACopyOfNothingIsDoneAndFenced) {
+    StubTier from(TierKind::swap);
+    StubTier to(TierKind::swap);
+    const auto engine = engine_with(10);
+    std::promise<CopyOutcome> ended;
+    ASSERT_TRUE(engine->submit(
+        between_stubs(from, to, 0, [&](const CopyOutcome& outcome) { ended.set_value(outcome); })));
+    EXPECT_TRUE(ended.get_future().get().status.has_value());
+    EXPECT_EQ(to.fences, 1);
+}
+
+TEST(CopyEngine, ACancelledCopyStopsAtItsNextChunk) {
+    StubTier from(TierKind::swap);
+    StubTier to(TierKind::swap);
+    const auto engine = engine_with(10);
+    std::latch writing(1);
+    std::latch cancelled(1);
+    to.on_write = [&] {
+        if (to.writes == 2) {
+            writing.count_down();
+            cancelled.wait();
+        }
+    };
+    std::promise<CopyOutcome> first;
+    std::promise<CopyOutcome> second;
+    const auto into = [](std::promise<CopyOutcome>& promise) {
+        return [&promise](const CopyOutcome& outcome) { promise.set_value(outcome); };
+    };
+    auto running = engine->submit(between_stubs(from, to, 1000, into(first)));
+    auto waiting = engine->submit(between_stubs(from, to, 1000, into(second)));
+    writing.wait();
+    running->cancel();
+    waiting->cancel();
+    waiting->cancel();  // twice is as good as once
+    cancelled.count_down();
+    EXPECT_EQ(first.get_future().get().status.error().code(), Errc::cancelled);
+    EXPECT_EQ(second.get_future().get().status.error().code(), Errc::cancelled);
+    EXPECT_EQ(to.writes, 2) << "it went on after it was cancelled";
+    EXPECT_EQ(to.fences, 0);
+    running->cancel();  // too late, and harmless
+    CopyTicket nothing;
+    nothing.cancel();
+}
+
+TEST(CopyEngine, ASlowDirectionHoldsUpNoOther) {
+    StubTier dram(TierKind::swap);
+    StubTier slow(TierKind::swap);
+    const ScratchFolder folder;
+    const auto fast = tier_of(Specimen::dram, folder, kMiB);
+    const auto engine = engine_with(10);
+    std::latch release_slow(1);
+    slow.on_write = [&] { release_slow.wait(); };
+    std::promise<void> slow_ended;
+    ASSERT_TRUE(engine->submit(
+        between_stubs(dram, slow, 10, [&](const CopyOutcome&) { slow_ended.set_value(); })));
+    const Extent source = *fast->reserve(10);
+    const Extent target = *fast->reserve(10);
+    std::promise<void> fast_ended;
+    ASSERT_TRUE(engine->submit({fast.get(), source, fast.get(), target, false,
+                                [&](const CopyOutcome&) { fast_ended.set_value(); }}));
+    fast_ended.get_future().wait();
+    release_slow.count_down();
+    slow_ended.get_future().wait();
+}
+
+TEST(CopyEngine, ItsEndCompletesEveryCopyOnce) {
+    StubTier from(TierKind::swap);
+    StubTier to(TierKind::swap);
+    StubTier pmem(TierKind::pmem);
+    constexpr int kCopies = 50;
+    std::atomic<int> completed{0};
+    std::atomic<int> cancelled{0};
+    std::atomic<int> refused{0};
+    std::latch writing(1);
+    std::latch ending(1);
+    auto engine = engine_with(10);
+    CopyEngine* const running = engine.get();
+    to.on_write = [&] {
+        if (to.writes == 1) {
+            writing.count_down();
+            ending.wait();
+        }
+    };
+    const auto done = [&](const CopyOutcome& outcome) {
+        ++completed;
+        if (!outcome.status && outcome.status.error().code() == Errc::cancelled) ++cancelled;
+        // A successor submitted this late is refused, and not forgotten.
+        const auto next = running->submit(between_stubs(from, to, 5, [](const CopyOutcome&) {
+            ADD_FAILURE() << "a copy began after the end";
+        }));
+        if (!next && next.error().code() == Errc::closed) ++refused;
+    };
+    for (int i = 0; i < kCopies; ++i) {
+        ASSERT_TRUE(engine->submit(
+            between_stubs(from, i % 2 == 0 ? to : pmem, 1000, [&, i](const CopyOutcome& outcome) {
+                if (i % 2 == 0) done(outcome);
+            })));
+    }
+    writing.wait();
+    std::thread releaser([&] {
+        // Nothing observes that the destructor has begun; a refused copy proves that it has.
+        while (
+            running->submit(between_stubs(from, pmem, 0, [](const CopyOutcome&) {})).has_value()) {
+            std::this_thread::yield();
+        }
+        ending.count_down();
+    });
+    engine.reset();
+    releaser.join();
+    EXPECT_EQ(completed, kCopies / 2);
+    EXPECT_EQ(cancelled, kCopies / 2) << "none of them can have been finished";
+    EXPECT_EQ(refused, kCopies / 2);
+    EXPECT_EQ(to.writes, 1);
+}
+
+TEST(CopyEngine, DoneMaySubmitTheNextCopy) {
+    StubTier from(TierKind::swap);
+    StubTier to(TierKind::swap);
+    const auto engine = engine_with(10);
+    std::promise<int> ended;
+    int links = 0;
+    std::function<void(const CopyOutcome&)> next = [&](const CopyOutcome& outcome) {
+        EXPECT_TRUE(outcome.status.has_value());
+        if (++links == 200) {
+            ended.set_value(links);
+        } else {
+            EXPECT_TRUE(engine->submit(between_stubs(from, to, 25, next)).has_value());
+        }
+    };
+    ASSERT_TRUE(engine->submit(between_stubs(from, to, 25, next)));
+    EXPECT_EQ(ended.get_future().get(), 200);
+}
+
+TEST(CopyEngine, WhatDoneHoldsIsDroppedWithoutALock) {
+    // Its last reference may free things that call the engine again.
+    for (const bool workers : {true, false}) {
+        StubTier from(TierKind::swap);
+        StubTier to(TierKind::swap);
+        const auto engine = engine_with(10, workers);
+        std::promise<std::size_t> dropped;
+        struct Calls {
+            CopyEngine* engine;
+            std::promise<std::size_t>* dropped;
+            ~Calls() { dropped->set_value(engine->pending()); }
+        };
+        auto held = std::make_shared<Calls>(engine.get(), &dropped);
+        ASSERT_TRUE(engine->submit(
+            between_stubs(from, to, 10, [held = std::move(held)](const CopyOutcome&) {})));
+        while (!workers && engine->run_step(0)) {
+        }
+        EXPECT_EQ(dropped.get_future().get(), 0U);
+    }
+}
+
+TEST(CopyEngine, ManySubmittersGetEveryCopyDoneOnce) {
+    const ScratchFolder folder;
+    std::vector<std::unique_ptr<Tier>> tiers;
+    for (const Specimen each : {Specimen::dram, Specimen::pmem, Specimen::swap}) {
+        tiers.push_back(tier_of(each, folder, 8 * kMiB, TierId{static_cast<std::uint8_t>(each)}));
+    }
+    const auto engine = engine_with(4096);
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong{0};
+    for (std::uint64_t stream = 80; stream < 84; ++stream) {
+        threads.emplace_back([&, stream] {
+            auto random = random_stream(stream);
+            for (int i = 0; i < 60; ++i) {
+                Tier& from = *tiers[between(random, 0, 2)];
+                Tier& to = *tiers[between(random, 0, 2)];
+                const std::uint64_t size = random_size(random, 100000);
+                const Extent source = *from.reserve(size);
+                const Extent target = *to.reserve(size);
+                const Bytes bytes = random_bytes(random, size);
+                ASSERT_TRUE(from.write(source, 0, bytes).has_value());
+                std::promise<CopyOutcome> ended;  // set twice, it would throw
+                auto ticket =
+                    engine->submit({&from, source, &to, target, true,
+                                    [&](const CopyOutcome& outcome) { ended.set_value(outcome); }});
+                ASSERT_TRUE(ticket.has_value());
+                if (i % 7 == 0) ticket->cancel();
+                const CopyOutcome outcome = ended.get_future().get();
+                if (outcome.status) {
+                    wrong += outcome.checksum != checksum(bytes) || read_all(to, target) != bytes;
+                } else {
+                    wrong += outcome.status.error().code() != Errc::cancelled || i % 7 != 0;
+                }
+                from.release(source);
+                to.release(target);
+            }
+        });
+    }
+    for (std::thread& each : threads) each.join();
+    EXPECT_EQ(wrong, 0);
+    for (const auto& tier : tiers) EXPECT_EQ(tier->usage().used_bytes, 0U);
+}
+
+}  // namespace
+}  // namespace frostline

@@ -1,0 +1,250 @@
+// A table of system calls in which the n-th use of a chosen one fails or falls short; everything
+// else goes to the operating system. One fault layer for every test folder.
+//
+//     const FaultInjection fault({.call = Call::pwrite, .nth = 2, .error = ENOSPC});
+//     SwapTier::create({.directory = folder, .calls = &faulty_system_calls()});
+//
+// Counting goes on without a fault armed: FaultInjection(Fault{}) counts and injects nothing.
+#pragma once
+
+#include "tiers/system_calls.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+namespace frostline {
+
+enum class Call : std::uint8_t {
+    none,
+    open,
+    mkostemp,
+    unlink,
+    close,
+    fstat,
+    fstatvfs,
+    flock,
+    posix_fallocate,
+    pread,
+    pwrite,
+    mmap,
+    munmap,
+    madvise,
+    pmem_map_file,
+    pmem_unmap,
+    pmem_msync,
+};
+inline constexpr std::size_t kCalls = 17;
+
+constexpr std::string_view name(Call call) noexcept {
+    constexpr std::array<std::string_view, kCalls> names{
+        "none",     "open",    "mkostemp",        "unlink",     "close",     "fstat",
+        "fstatvfs", "flock",   "posix_fallocate", "pread",      "pwrite",    "mmap",
+        "munmap",   "madvise", "pmem_map_file",   "pmem_unmap", "pmem_msync"};
+    return names[static_cast<std::size_t>(call)];
+}
+
+/// What goes wrong: the `nth` use of `call` (from 1), and with `from_then_on` every later one.
+struct Fault {
+    Call call = Call::none;
+    std::uint64_t nth = 1;
+    int error = 5;             ///< errno; EIO unless told
+    bool falls_short = false;  ///< pread, pwrite, pmem_map_file: half is done instead of an error
+    bool from_then_on = false;
+};
+
+/// The state behind the table; function pointers carry none of their own.
+struct FaultState {
+    Fault fault;
+    std::array<std::atomic<std::uint64_t>, kCalls> uses{};
+    std::atomic<std::uint64_t> injected{0};
+    std::function<void(Call)> after_call;       ///< sees the process between two calls
+    std::size_t max_transfer_bytes = SIZE_MAX;  ///< no pread or pwrite moves more
+};
+inline FaultState* armed_faults = nullptr;
+
+/// Arms one fault for its scope. Set it up before threads use the table, end it after; one at a
+/// time.
+class FaultInjection {
+   public:
+    explicit FaultInjection(Fault fault) {
+        state_.fault = fault;
+        armed_faults = &state_;
+    }
+    FaultInjection(const FaultInjection&) = delete;
+    FaultInjection& operator=(const FaultInjection&) = delete;
+    ~FaultInjection() { armed_faults = nullptr; }
+
+    std::uint64_t uses(Call call) const { return state_.uses[static_cast<std::size_t>(call)]; }
+    /// How often the fault struck.
+    std::uint64_t injected() const { return state_.injected; }
+    void after_every_call(std::function<void(Call)> see) { state_.after_call = std::move(see); }
+    void limit_transfers(std::size_t bytes) { state_.max_transfer_bytes = bytes; }
+
+   private:
+    FaultState state_;
+};
+
+namespace fault_layer {
+
+/// Counts one use; whether it is the one that goes wrong.
+inline bool strikes(Call call) {
+    FaultState* const state = armed_faults;
+    if (state == nullptr) return false;
+    const std::uint64_t use = ++state->uses[static_cast<std::size_t>(call)];
+    const Fault& fault = state->fault;
+    const bool struck =
+        fault.call == call && (use == fault.nth || (fault.from_then_on && use > fault.nth));
+    if (struck) ++state->injected;
+    return struck;
+}
+
+inline int fault_errno() {
+    return armed_faults->fault.error;
+}
+inline bool falls_short() {
+    return armed_faults->fault.falls_short;
+}
+
+/// Ends every call: shows the process to who wants to see it, and keeps errno.
+template <class Value>
+Value done(Call call, Value value) {
+    const int error = errno;
+    if (armed_faults != nullptr && armed_faults->after_call) armed_faults->after_call(call);
+    errno = error;
+    return value;
+}
+
+template <class Value, class Real>
+Value or_fail(Call call, Value failure, Real&& real) {
+    if (!strikes(call)) return done(call, real());
+    errno = fault_errno();
+    return done(call, failure);
+}
+
+/// For calls that undo something: they do it even when they report a failure, as close() does on
+/// Linux; otherwise the test itself would leak.
+template <class Real>
+int and_fail(Call call, Real&& real) {
+    const int result = real();
+    if (!strikes(call)) return done(call, result);
+    errno = fault_errno();
+    return done(call, -1);
+}
+
+template <class Transfer>
+ssize_t transfer(Call call, std::size_t count, Transfer&& real) {
+    const bool struck = strikes(call);
+    if (struck && !falls_short()) {
+        errno = fault_errno();
+        return done(call, ssize_t{-1});
+    }
+    if (struck) count = std::max<std::size_t>(1, count / 2);
+    if (armed_faults != nullptr) count = std::min(count, armed_faults->max_transfer_bytes);
+    return done(call, real(count));
+}
+
+inline void* map_file(const char* path, size_t length, int flags, mode_t mode, size_t* mapped,
+                      int* is_pmem) {
+    const bool struck = strikes(Call::pmem_map_file);
+    if (struck && !falls_short()) {
+        errno = fault_errno();
+        return done(Call::pmem_map_file, static_cast<void*>(nullptr));
+    }
+    void* const address =
+        SystemCalls::real().pmem_map_file(path, length, flags, mode, mapped, is_pmem);
+    if (struck && address != nullptr) {
+        const std::size_t kept = *mapped / 2 / 4096 * 4096;
+        (void)::munmap(static_cast<char*>(address) + kept, *mapped - kept);
+        *mapped = kept;
+    }
+    return done(Call::pmem_map_file, address);
+}
+
+}  // namespace fault_layer
+
+/// The table to hand to tiers. Without an armed FaultInjection it is the operating system's.
+inline const SystemCalls& faulty_system_calls() {
+    using namespace fault_layer;
+    static const SystemCalls& real = SystemCalls::real();
+    static constexpr SystemCalls kTable{
+        .open =
+            [](const char* path, int flags, mode_t mode) {
+                return or_fail(Call::open, -1, [=] { return real.open(path, flags, mode); });
+            },
+        .mkostemp =
+            [](char* path, int flags) {
+                return or_fail(Call::mkostemp, -1, [=] { return real.mkostemp(path, flags); });
+            },
+        .unlink =
+            [](const char* path) {
+                return or_fail(Call::unlink, -1, [=] { return real.unlink(path); });
+            },
+        .close = [](int fd) { return and_fail(Call::close, [=] { return real.close(fd); }); },
+        .fstat =
+            [](int fd, struct stat* out) {
+                return or_fail(Call::fstat, -1, [=] { return real.fstat(fd, out); });
+            },
+        .fstatvfs =
+            [](int fd, struct statvfs* out) {
+                return or_fail(Call::fstatvfs, -1, [=] { return real.fstatvfs(fd, out); });
+            },
+        .flock =
+            [](int fd, int operation) {
+                return or_fail(Call::flock, -1, [=] { return real.flock(fd, operation); });
+            },
+        .posix_fallocate =
+            [](int fd, off_t offset, off_t length) {
+                const bool struck = strikes(Call::posix_fallocate);  // it returns its error
+                return done(Call::posix_fallocate,
+                            struck ? fault_errno() : real.posix_fallocate(fd, offset, length));
+            },
+        .pread =
+            [](int fd, void* buffer, size_t count, off_t offset) {
+                return transfer(Call::pread, count, [=](std::size_t bytes) {
+                    return real.pread(fd, buffer, bytes, offset);
+                });
+            },
+        .pwrite =
+            [](int fd, const void* buffer, size_t count, off_t offset) {
+                return transfer(Call::pwrite, count, [=](std::size_t bytes) {
+                    return real.pwrite(fd, buffer, bytes, offset);
+                });
+            },
+        .mmap =
+            [](void* address, size_t length, int protection, int flags, int fd, off_t offset) {
+                return or_fail(Call::mmap, MAP_FAILED, [=] {
+                    return real.mmap(address, length, protection, flags, fd, offset);
+                });
+            },
+        .munmap =
+            [](void* address, size_t length) {
+                return and_fail(Call::munmap, [=] { return real.munmap(address, length); });
+            },
+        .madvise =
+            [](void* address, size_t length, int advice) {
+                return or_fail(Call::madvise, -1,
+                               [=] { return real.madvise(address, length, advice); });
+            },
+        .pmem_map_file = map_file,
+        .pmem_unmap =
+            [](void* address, size_t length) {
+                return and_fail(Call::pmem_unmap, [=] { return real.pmem_unmap(address, length); });
+            },
+        .pmem_msync =
+            [](const void* address, size_t length) {
+                return or_fail(Call::pmem_msync, -1,
+                               [=] { return real.pmem_msync(address, length); });
+            },
+    };
+    return kTable;
+}
+
+}  // namespace frostline

@@ -1,0 +1,49 @@
+// A folder of a test's own, removed with everything in it when the test ends.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+namespace frostline {
+
+class ScratchFolder {
+   public:
+    enum class On : std::uint8_t { disk, memory };
+
+    /// On a file system in memory, if there is one, syncing costs nothing.
+    explicit ScratchFolder(On where = On::disk) {
+        const std::filesystem::path memory = "/dev/shm";
+        const bool in_memory = where == On::memory && ::access(memory.c_str(), W_OK) == 0;
+        const auto parent = in_memory ? memory : std::filesystem::temp_directory_path();
+        std::string pattern = parent / "frostline-test-XXXXXX";
+        if (::mkdtemp(pattern.data()) == nullptr) {
+            ADD_FAILURE() << "no scratch folder can be made as " << pattern;
+        }
+        path_ = pattern;
+    }
+    ScratchFolder(const ScratchFolder&) = delete;
+    ScratchFolder& operator=(const ScratchFolder&) = delete;
+    ~ScratchFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+
+    const std::string& path() const { return path_; }
+    std::string file(const std::string& name) const { return path_ + "/" + name; }
+    std::size_t entries() const {
+        const std::filesystem::directory_iterator all(path_);
+        return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+    }
+
+   private:
+    std::string path_;
+};
+
+}  // namespace frostline

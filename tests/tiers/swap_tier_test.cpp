@@ -1,0 +1,299 @@
+// Proves what is particular to the swap tier: its file has no name, grows in steps, survives a full
+// disk and short transfers, and after a failed write keeps what it holds and takes nothing new.
+#include "tests/tiers/process_state.h"
+#include "tests/tiers/tier_specimen.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace frostline {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+class SwapTierTest : public testing::Test {
+   protected:
+    Result<std::unique_ptr<SwapTier>> create(std::uint64_t size_bytes,
+                                             std::uint64_t growth_bytes = 16 * kPageBytes) {
+        return create_in(folder_.path(), size_bytes, growth_bytes);
+    }
+    static Result<std::unique_ptr<SwapTier>> create_in(const std::string& directory,
+                                                       std::uint64_t size_bytes,
+                                                       std::uint64_t growth_bytes) {
+        return SwapTier::create(
+            {TierId{}, directory, size_bytes, growth_bytes, &faulty_system_calls()});
+    }
+    /// The descriptor of the unlinked swap file, found as another program would.
+    int swap_file() const {
+        for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+            std::error_code gone;
+            const std::string target = std::filesystem::read_symlink(each.path(), gone);
+            if (target.compare(0, folder_.path().size(), folder_.path()) == 0 &&
+                target.find("(deleted)") != std::string::npos) {
+                return std::stoi(each.path().filename());
+            }
+        }
+        return -1;
+    }
+    struct stat swap_status() const {
+        struct stat status {};
+        EXPECT_EQ(::fstat(swap_file(), &status), 0);
+        return status;
+    }
+    Bytes fill(Tier& tier, const Extent& extent) {
+        Bytes bytes = random_bytes(random_, extent.length_bytes);
+        const auto written = tier.write(extent, 0, bytes);
+        EXPECT_TRUE(written.has_value()) << written.error().message();
+        return bytes;
+    }
+
+    ScratchFolder folder_;
+    std::mt19937_64 random_ = random_stream(60);
+};
+
+TEST_F(SwapTierTest, ItsFileHasNoNameAtAnyTime) {
+    FaultInjection calls(Fault{});
+    calls.after_every_call([&](Call call) { EXPECT_EQ(folder_.entries(), 0U) << name(call); });
+    const std::size_t descriptors = open_descriptors();
+    {
+        const mode_t mask = ::umask(0);
+        const auto tier = create(kMiB);
+        ::umask(mask);
+        ASSERT_TRUE(tier.has_value()) << tier.error().message();
+        EXPECT_EQ(swap_status().st_mode & 07777, 0600U);
+        EXPECT_EQ(swap_status().st_nlink, 0U);
+        EXPECT_NE(::fcntl(swap_file(), F_GETFD) & FD_CLOEXEC, 0) << "children would inherit it";
+        EXPECT_EQ((*tier)->info().location, folder_.path());
+    }
+    EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST_F(SwapTierTest, WithoutUnnamedFilesTheNameIsGoneAtOnce) {
+    for (const int error : {EOPNOTSUPP, EISDIR}) {
+        FaultInjection calls({.call = Call::open, .error = error});
+        calls.after_every_call([&](Call call) {
+            EXPECT_EQ(folder_.entries(), call == Call::mkostemp ? 1U : 0U) << name(call);
+        });
+        const mode_t mask = ::umask(0);
+        const auto tier = create(kMiB);
+        ::umask(mask);
+        ASSERT_TRUE(tier.has_value()) << tier.error().message();
+        EXPECT_EQ(calls.uses(Call::mkostemp), 1U);
+        EXPECT_EQ(swap_status().st_mode & 07777, 0600U);
+        EXPECT_EQ(swap_status().st_nlink, 0U);
+        const auto extent = (*tier)->reserve(12345);
+        const Bytes bytes = fill(**tier, *extent);
+        EXPECT_TRUE(read_all(**tier, *extent) == bytes);
+    }
+}
+
+TEST_F(SwapTierTest, ADirectoryThatCannotBeUsedIsNamed) {
+    const auto missing = create_in(folder_.file("missing"), kMiB, kMiB);
+    EXPECT_EQ(missing.error().code(), Errc::not_found);
+    EXPECT_NE(std::strstr(missing.error().message(), folder_.path().c_str()), nullptr);
+    EXPECT_NE(std::strstr(missing.error().message(), "No such file"), nullptr);
+    std::ofstream(folder_.file("file")) << "x";
+    const auto file = create_in(folder_.file("file"), kMiB, kMiB);
+    ASSERT_FALSE(file.has_value());
+    EXPECT_EQ(file.error().code(), Errc::not_found);
+    EXPECT_NE(std::strstr(file.error().message(), "Not a directory"), nullptr);
+    EXPECT_EQ(std::filesystem::file_size(folder_.file("file")), 1U);
+    for (const int error : {EACCES, EROFS}) {
+        const FaultInjection fault({.call = Call::open, .error = error});
+        EXPECT_EQ(create(kMiB).error().code(), Errc::permission);
+    }
+}
+
+TEST_F(SwapTierTest, ItGrowsInStepsUpToItsCap) {
+    FaultInjection calls(Fault{});
+    const auto tier = *create(10 * kPageBytes, 4 * kPageBytes);
+    EXPECT_EQ(swap_status().st_size, static_cast<off_t>(4 * kPageBytes));
+    EXPECT_EQ(calls.uses(Call::posix_fallocate), 1U);
+    for (std::uint64_t pages = 1; pages <= 10; ++pages) {
+        ASSERT_TRUE(tier->reserve(kPageBytes).has_value());
+        const std::uint64_t steps = (pages + 3) / 4;
+        EXPECT_EQ(swap_status().st_size,
+                  static_cast<off_t>(std::min<std::uint64_t>(4 * steps, 10) * kPageBytes));
+        EXPECT_EQ(calls.uses(Call::posix_fallocate), steps);
+    }
+    const auto beyond = tier->reserve(1);
+    EXPECT_EQ(beyond.error().code(), Errc::no_space);
+    EXPECT_EQ(beyond.error().native(), 0)
+        << "the budget is full, not the disk: " << beyond.error().message();
+    EXPECT_EQ(calls.uses(Call::posix_fallocate), 3U) << "it grew beyond its cap";
+    EXPECT_GE(swap_status().st_blocks * 512, static_cast<blkcnt_t>(10 * kPageBytes)) << "sparse";
+}
+
+TEST_F(SwapTierTest, RoomAtTheEndOfTheFileCountsTowardsWhatIsMissing) {
+    const auto tier = *create(8 * kPageBytes, 2 * kPageBytes);
+    const auto first = tier->reserve(kPageBytes);
+    ASSERT_TRUE(first.has_value());
+    const auto rest = tier->reserve(7 * kPageBytes);  // one page is there, six are to come
+    ASSERT_TRUE(rest.has_value()) << rest.error().message();
+    EXPECT_EQ(swap_status().st_size, static_cast<off_t>(8 * kPageBytes));
+}
+
+TEST_F(SwapTierTest, AFullDiskStopsItsGrowthAndWhatItHasIsUsedFurther) {
+    FaultInjection fault(
+        {.call = Call::posix_fallocate, .nth = 2, .error = ENOSPC, .from_then_on = true});
+    const auto tier = *create(kMiB, 4 * kPageBytes);
+    std::vector<Extent> pages;
+    for (int i = 0; i < 4; ++i) pages.push_back(*tier->reserve(kPageBytes));
+    const Bytes kept = fill(*tier, pages[0]);
+    const auto refused = tier->reserve(kPageBytes);
+    EXPECT_EQ(refused.error().code(), Errc::no_space);
+    EXPECT_EQ(refused.error().native(), ENOSPC);
+    EXPECT_NE(std::strstr(refused.error().message(), folder_.path().c_str()), nullptr);
+    EXPECT_TRUE(tier->usage().open) << "room that comes back may be used";
+    EXPECT_EQ(tier->usage().used_bytes, 4 * kPageBytes);
+    tier->release(pages[3]);
+    const auto again = tier->reserve(kPageBytes);
+    ASSERT_TRUE(again.has_value());
+    const Bytes fresh = fill(*tier, *again);
+    EXPECT_TRUE(read_all(*tier, *again) == fresh);
+    EXPECT_TRUE(read_all(*tier, pages[0]) == kept);
+}
+
+TEST_F(SwapTierTest, OfANearlyFullDiskItTakesJustWhatItNeeds) {
+    FaultInjection fault({.call = Call::posix_fallocate, .nth = 2, .error = ENOSPC});
+    const auto tier = *create(kMiB, 8 * kPageBytes);
+    ASSERT_TRUE(tier->reserve(8 * kPageBytes).has_value());
+    ASSERT_TRUE(tier->reserve(3 * kPageBytes).has_value());
+    EXPECT_EQ(swap_status().st_size, static_cast<off_t>(11 * kPageBytes));
+    EXPECT_EQ(fault.uses(Call::posix_fallocate), 3U);
+}
+
+TEST_F(SwapTierTest, WithoutASizeItLeavesATenthOfTheDiskFree) {
+    static const std::uint64_t disk_pages = 1000;
+    SystemCalls calls = SystemCalls::real();
+    calls.fstatvfs = [](int, struct statvfs* out) {
+        *out = {};
+        out->f_frsize = kPageBytes;
+        out->f_bavail = disk_pages;
+        return 0;
+    };
+    const auto tier = *SwapTier::create({TierId{}, folder_.path(), 0, 2 * kPageBytes, &calls});
+    EXPECT_EQ(tier->info().capacity_bytes, disk_pages * kPageBytes / 10 * 9 / 4096 * 4096);
+    calls.fstatvfs = [](int, struct statvfs* out) {
+        *out = {};
+        return 0;
+    };
+    EXPECT_EQ(SwapTier::create({TierId{}, folder_.path(), 0, kMiB, &calls}).error().code(),
+              Errc::no_space);
+}
+
+TEST_F(SwapTierTest, ShortTransfersAreContinued) {
+    FaultInjection calls(Fault{});
+    const auto tier = *create(kMiB);
+    const auto extent = tier->reserve(5000);
+    calls.limit_transfers(7);
+    const Bytes bytes = fill(*tier, *extent);
+    EXPECT_TRUE(read_all(*tier, *extent) == bytes);
+    EXPECT_GE(calls.uses(Call::pwrite), 5000U / 7);
+    calls.limit_transfers(SIZE_MAX);
+    EXPECT_TRUE(read_all(*tier, *extent) == bytes);
+}
+
+TEST_F(SwapTierTest, InterruptedCallsAreRepeated) {
+    for (const Call call : {Call::pread, Call::pwrite, Call::posix_fallocate}) {
+        for (std::uint64_t nth = 1; nth <= 2; ++nth) {
+            const FaultInjection fault({.call = call, .nth = nth, .error = EINTR});
+            const auto tier = create(kMiB, kPageBytes);
+            ASSERT_TRUE(tier.has_value()) << tier.error().message();
+            for (int i = 0; i < 2; ++i) {
+                const auto extent = (*tier)->reserve(3 * kPageBytes);
+                ASSERT_TRUE(extent.has_value()) << extent.error().message();
+                const Bytes bytes = fill(**tier, *extent);
+                EXPECT_TRUE(read_all(**tier, *extent) == bytes);
+            }
+            EXPECT_EQ(fault.injected(), 1U) << name(call);
+            EXPECT_TRUE((*tier)->usage().open);
+        }
+    }
+}
+
+TEST_F(SwapTierTest, AFailedWriteClosesItAndOldDataStaysReadable) {
+    for (const int error : {EIO, ENOSPC, EDQUOT}) {
+        FaultInjection fault({.call = Call::pwrite, .nth = 2, .error = error});
+        const auto tier = *create(kMiB);
+        const auto old = tier->reserve(30000);
+        const Bytes bytes = fill(*tier, *old);
+        const auto fresh = tier->reserve(500);
+        const auto written = tier->write(*fresh, 0, Bytes(500));
+        ASSERT_FALSE(written.has_value());
+        EXPECT_EQ(written.error().code(), code_of_errno(error));
+        EXPECT_EQ(written.error().native(), error);
+        EXPECT_NE(std::strstr(written.error().message(), folder_.path().c_str()), nullptr);
+        EXPECT_FALSE(tier->usage().open);
+        EXPECT_EQ(tier->reserve(1).error().code(), Errc::closed);
+        EXPECT_TRUE(read_all(*tier, *old) == bytes);
+        tier->release(*fresh);
+        tier->release(*old);
+        EXPECT_EQ(tier->usage().used_bytes, 0U);
+    }
+}
+
+TEST_F(SwapTierTest, AFailedReadIsAnErrorAndNoReasonToClose) {
+    const FaultInjection fault({.call = Call::pread, .error = EIO});
+    const auto tier = *create(kMiB);
+    const auto extent = tier->reserve(9000);
+    const Bytes bytes = fill(*tier, *extent);
+    Bytes back(9000);
+    const auto read = tier->read(*extent, 0, back);
+    EXPECT_EQ(read.error().code(), Errc::io);
+    EXPECT_TRUE(tier->usage().open);
+    EXPECT_TRUE(read_all(*tier, *extent) == bytes) << "the next try";
+}
+
+TEST_F(SwapTierTest, AFileThatGotShorterIsCorruptAndNotZeros) {
+    const auto tier = *create(kMiB);
+    const auto extent = tier->reserve(3 * kPageBytes);
+    const Bytes bytes = fill(*tier, *extent);
+    ASSERT_EQ(::ftruncate(swap_file(), kPageBytes + 100), 0);
+    Bytes back(bytes.size());
+    const auto read = tier->read(*extent, 0, back);
+    ASSERT_FALSE(read.has_value());
+    EXPECT_EQ(read.error().code(), Errc::corrupt) << read.error().message();
+}
+
+// A disk that really is full: a small tmpfs in a mount namespace of one thread's own.
+TEST_F(SwapTierTest, ARealFullDiskIsAnErrorWhenRoomIsReserved) {
+    bool mounted = false;
+    std::thread([&] {
+        mounted = ::unshare(CLONE_NEWNS) == 0 &&
+                  ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                  ::mount("tmpfs", folder_.path().c_str(), "tmpfs", 0, "size=1m") == 0;
+        if (!mounted) return;
+        const auto tier = create_in(folder_.path(), 16 * kMiB, kMiB / 4);
+        ASSERT_TRUE(tier.has_value()) << tier.error().message();
+        std::vector<std::pair<Extent, Bytes>> held;
+        while (const auto extent = (*tier)->reserve(20000)) {
+            held.emplace_back(*extent, fill(**tier, *extent));
+        }
+        EXPECT_GT(held.size(), 45U);
+        EXPECT_LE((*tier)->usage().used_bytes, kMiB);
+        const auto refused = (*tier)->reserve(20000);
+        EXPECT_EQ(refused.error().code(), Errc::no_space);
+        EXPECT_EQ(refused.error().native(), ENOSPC);
+        for (const auto& [extent, bytes] : held) EXPECT_TRUE(read_all(**tier, extent) == bytes);
+        (*tier)->release(held.back().first);
+        EXPECT_TRUE((*tier)->reserve(20000).has_value());
+        // Nor does pmem start on such a disk, rather than end with SIGBUS later.
+        const auto pmem = PmemTier::create({TierId{}, folder_.file("pmem"), 2 * kMiB});
+        ASSERT_FALSE(pmem.has_value());
+        EXPECT_EQ(pmem.error().code(), Errc::no_space) << pmem.error().message();
+        EXPECT_EQ(folder_.entries(), 0U);
+    }).join();
+    if (!mounted) GTEST_SKIP() << "needs the right to mount a tmpfs";
+}
+
+}  // namespace
+}  // namespace frostline

@@ -1,0 +1,92 @@
+// One tier of every kind to try things on, and bytes that are worth checking.
+#pragma once
+
+#include "tests/tiers/faulty_system_calls.h"
+#include "tests/tiers/scratch_folder.h"
+#include "tests/tiers/seed.h"
+#include "tiers/dram_tier.h"
+#include "tiers/page.h"
+#include "tiers/pmem_tier.h"
+#include "tiers/swap_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <ostream>
+#include <span>
+#include <vector>
+
+namespace frostline {
+
+using Bytes = std::vector<std::byte>;
+
+inline Bytes random_bytes(std::mt19937_64& random, std::uint64_t size_bytes) {
+    Bytes bytes(size_bytes);
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
+        const std::uint64_t word = random();
+        std::memcpy(&bytes[at], &word, std::min(sizeof word, bytes.size() - at));
+    }
+    return bytes;
+}
+
+/// Sizes as they come: mostly odd and small, some in pages, a few large.
+inline std::uint64_t random_size(std::mt19937_64& random, std::uint64_t max_bytes) {
+    const std::uint64_t bound = max_bytes >> between(random, 0, 12);
+    const std::uint64_t size = between(random, 1, std::max<std::uint64_t>(bound, 1));
+    const bool whole_pages = between(random, 0, 3) == 0;
+    return whole_pages ? std::min(round_up_to_page(size), max_bytes) : size;
+}
+
+enum class Specimen : std::uint8_t { dram, pmem, swap, swap_by_pages };
+
+inline std::ostream& operator<<(std::ostream& out, Specimen specimen) {
+    constexpr std::array<const char*, 4> names{"dram", "pmem", "swap", "swap_by_pages"};
+    return out << names[static_cast<std::size_t>(specimen)];
+}
+
+/// A fresh tier in `folder`. Its calls go through the fault layer.
+inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchFolder& folder,
+                                               std::uint64_t capacity_bytes, TierId id = TierId{}) {
+    const SystemCalls* const calls = &faulty_system_calls();
+    switch (specimen) {
+        case Specimen::dram: {
+            FROSTLINE_TRY(auto tier, DramTier::create({id, capacity_bytes, calls}));
+            return std::unique_ptr<Tier>(std::move(tier));
+        }
+        case Specimen::pmem: {
+            const std::string path = folder.file("pmem-" + std::to_string(index_of(id)));
+            FROSTLINE_TRY(auto tier, PmemTier::create({id, path, capacity_bytes, calls}));
+            return std::unique_ptr<Tier>(std::move(tier));
+        }
+        default: {
+            const std::uint64_t growth =
+                specimen == Specimen::swap ? std::uint64_t{256} << 20 : 3 * kPageBytes;
+            FROSTLINE_TRY(auto tier,
+                          SwapTier::create({id, folder.path(), capacity_bytes, growth, calls}));
+            return std::unique_ptr<Tier>(std::move(tier));
+        }
+    }
+}
+
+/// As above, where it cannot fail.
+inline std::unique_ptr<Tier> tier_of(Specimen specimen, const ScratchFolder& folder,
+                                     std::uint64_t capacity_bytes, TierId id = TierId{}) {
+    auto tier = make_tier(specimen, folder, capacity_bytes, id);
+    if (!tier) {
+        ADD_FAILURE() << tier.error().message();
+        std::abort();
+    }
+    return *std::move(tier);
+}
+
+inline Bytes read_all(Tier& tier, const Extent& extent) {
+    Bytes bytes(extent.length_bytes);
+    const Result<void> done = tier.read(extent, 0, bytes);
+    EXPECT_TRUE(done.has_value()) << done.error().message();
+    return bytes;
+}
+
+}  // namespace frostline
