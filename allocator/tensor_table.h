@@ -52,8 +52,7 @@ struct TensorRecord : BirthHook, UseHook {
     }
 };
 
-using BirthOrder =
-    boost::intrusive::list<TensorRecord, boost::intrusive::base_hook<BirthHook>>;
+using BirthOrder = boost::intrusive::list<TensorRecord, boost::intrusive::base_hook<BirthHook>>;
 using UseOrder = boost::intrusive::list<TensorRecord, boost::intrusive::base_hook<UseHook>>;
 
 class TensorTable {

@@ -51,8 +51,8 @@ int run(const std::vector<std::string>& words) {
 }  // namespace frostline::bench
 
 int main(int argc, char** argv) {
-    // Makes libpmem use its persistent-memory paths on tmpfs. It reads this once, when it is loaded,
-    // so the program starts itself again.
+    // Makes libpmem use its persistent-memory paths on tmpfs. It reads this once, when it is
+    // loaded, so the program starts itself again.
     if (std::getenv("PMEM_IS_PMEM_FORCE") == nullptr) {
         if (setenv("PMEM_IS_PMEM_FORCE", "1", 1) == 0) (void)execv("/proc/self/exe", argv);
         return frostline::bench::fail("cannot start again with PMEM_IS_PMEM_FORCE=1");

@@ -1,6 +1,6 @@
-// The hot paths of the allocator folder: pin and unpin (budget 20 ns a pair), and the birth and death
-// of a record. The baseline of a pin is one uncontended atomic increment and decrement, which is
-// what a bare reference count would cost.
+// The hot paths of the allocator folder: pin and unpin (budget 20 ns a pair), and the birth and
+// death of a record. The baseline of a pin is one uncontended atomic increment and decrement, which
+// is what a bare reference count would cost.
 #include "allocator/residency.h"
 #include "allocator/tensor_table.h"
 #include "bench/suite.h"
@@ -77,10 +77,10 @@ std::vector<Row> residency_suite() {
     const auto row = [](const char* name, const Comparison& comparison) {
         return compare_row("residency", name, "ns", "atomic add and subtract", "real", comparison);
     };
-    return {row("pin and unpin", alternate(kRepetitions, pin_ns, count_ns)),
-            row("pin and unpin, 2 threads", alternate(kRepetitions, two_threads_pin_ns, count_ns)),
-            row("birth and death in the table",
-                alternate(kRepetitions, birth_and_death_ns, count_ns))};
+    return {
+        row("pin and unpin", alternate(kRepetitions, pin_ns, count_ns)),
+        row("pin and unpin, 2 threads", alternate(kRepetitions, two_threads_pin_ns, count_ns)),
+        row("birth and death in the table", alternate(kRepetitions, birth_and_death_ns, count_ns))};
 }
 
 }  // namespace frostline::bench

@@ -15,9 +15,8 @@ namespace frostline::bench {
 Measurement summarize(std::vector<double> samples) {
     std::sort(samples.begin(), samples.end());
     const std::size_t middle = samples.size() / 2;
-    const double median = samples.size() % 2 == 1
-                              ? samples[middle]
-                              : (samples[middle - 1] + samples[middle]) / 2;
+    const double median =
+        samples.size() % 2 == 1 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
     return {median, median > 0 ? (samples.back() - samples.front()) / median : 0};
 }
 

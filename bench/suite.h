@@ -1,5 +1,5 @@
-// What a suite measures and how it is told: rows with the value, the baseline taken in the same run,
-// and the spread. Medians of alternated repetitions, because the machine drifts.
+// What a suite measures and how it is told: rows with the value, the baseline taken in the same
+// run, and the spread. Medians of alternated repetitions, because the machine drifts.
 #pragma once
 
 #include <cstdint>

@@ -69,9 +69,11 @@ struct Media {
     double copy(Tier& source, const Extent& from, Tier& target, const Extent& to) const {
         return gib_per_second([&] {
             std::promise<Result<void>> done;
-            CopyRequest request{&source, from, &target, to, false, [&](const CopyOutcome& outcome) {
-                                    done.set_value(outcome.status);
-                                }};
+            CopyRequest request{
+                &source, from,
+                &target, to,
+                false,   [&](const CopyOutcome& outcome) {
+                                    done.set_value(outcome.status); }};
             expect(copies->submit(std::move(request)));
             expect(done.get_future().get());
         });

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace frostline {
 namespace {
@@ -16,6 +17,9 @@ struct Unit {
     std::string_view name;
     std::uint64_t bytes;
 };
+
+// Beyond this no file and no memory goes.
+constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::uint64_t kKi = 1024;
 constexpr std::array<Unit, 14> kUnits{{
@@ -44,20 +48,26 @@ Error bad_size(std::string_view text) {
 }  // namespace
 
 Result<std::uint64_t> parse_byte_size(std::string_view text) {
+    const char* const last = text.data() + text.size();
+    // Whole bytes exactly: a double would round what is beyond 2^53.
+    std::uint64_t whole = 0;
+    if (const auto [end, error] = std::from_chars(text.data(), last, whole);
+        error == std::errc() && end == last) {
+        return whole <= kMostBytes ? Result<std::uint64_t>(whole) : bad_size(text);
+    }
     double number = 0;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+    const auto [end, error] = std::from_chars(text.data(), last, number, std::chars_format::fixed);
     if (error != std::errc() || !(number >= 0)) return bad_size(text);
     std::string unit;
-    for (const char* at = end; at != text.data() + text.size(); ++at) {
+    for (const char* at = end; at != last; ++at) {
         if (*at == ' ' && unit.empty()) continue;
         unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*at)));
     }
     for (const Unit& each : kUnits) {
         if (each.name != unit) continue;
         const double bytes = number * static_cast<double>(each.bytes);
-        // 2^63: beyond it no file and no memory goes; and half a byte is a mistake.
-        if (bytes >= 9223372036854775808.0) return bad_size(text);
+        // The largest double below 2^63 is far enough from it; and half a byte is a mistake.
+        if (bytes >= static_cast<double>(kMostBytes)) return bad_size(text);
         if (each.bytes == 1 && number != std::floor(number)) return bad_size(text);
         return static_cast<std::uint64_t>(bytes);
     }
@@ -69,7 +79,8 @@ std::string format_byte_size(std::uint64_t size_bytes) {
     auto value = static_cast<double>(size_bytes);
     std::size_t unit = 0;
     for (; value >= 1024 && unit + 1 < names.size(); ++unit) value /= 1024;
-    return unit == 0 ? fmt::format("{} B", size_bytes) : fmt::format("{:.1f} {}", value, names[unit]);
+    return unit == 0 ? fmt::format("{} B", size_bytes)
+                     : fmt::format("{:.1f} {}", value, names[unit]);
 }
 
 }  // namespace frostline

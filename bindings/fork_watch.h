@@ -13,9 +13,7 @@ namespace frostline {
 class ForkWatch {
    public:
     ForkWatch() noexcept : made_in_(forks().load(std::memory_order_relaxed)) {}
-    bool is_child() const noexcept {
-        return made_in_ != forks().load(std::memory_order_relaxed);
-    }
+    bool is_child() const noexcept { return made_in_ != forks().load(std::memory_order_relaxed); }
 
    private:
     // How many forks lie between this process and the first; counted in the child only.

@@ -78,8 +78,8 @@ Result<void> Manager::Parts::build_tiers(const ManagerOptions& options) {
     if (options.swap_directory.empty() && options.swap_bytes > 0) {
         return Error(Errc::invalid_argument, 0, "swap_bytes is given, but no swap directory");
     }
-    FROSTLINE_TRY(auto dram_tier, DramTier::create({.id = next_id(),
-                                                    .capacity_bytes = *options.dram_bytes}));
+    FROSTLINE_TRY(auto dram_tier,
+                  DramTier::create({.id = next_id(), .capacity_bytes = *options.dram_bytes}));
     dram = dram_tier.get();
     add(std::move(dram_tier));
     if (!options.pmem_path.empty()) {
@@ -223,8 +223,8 @@ std::vector<UsageSample> Manager::timeline() const {
     if (parts_->fork.is_child()) return out;
     for (const UsageTimeline::Sample& sample : parts_->engine->timeline()) {
         const auto first = sample.used_bytes.begin();
-        out.push_back({sample.time_ns, {first, first + static_cast<std::ptrdiff_t>(
-                                                           parts_->tier_order.size())}});
+        out.push_back({sample.time_ns,
+                       {first, first + static_cast<std::ptrdiff_t>(parts_->tier_order.size())}});
     }
     return out;
 }

@@ -33,8 +33,8 @@ struct TierStats {
 struct ManagerStats {
     std::vector<TierStats> tiers;  ///< fastest first
     std::uint64_t stored = 0, stored_bytes = 0, dropped = 0;
-    std::uint64_t hits = 0;                          ///< uses that found their tensor in DRAM
-    std::uint64_t use_stalls = 0, use_stall_ns = 0;  ///< uses that waited for a move
+    std::uint64_t hits = 0;                              ///< uses that found their tensor in DRAM
+    std::uint64_t use_stalls = 0, use_stall_ns = 0;      ///< uses that waited for a move
     std::uint64_t store_stalls = 0, store_stall_ns = 0;  ///< stores that waited for room
     std::uint64_t moves = 0, free_moves = 0, failed_moves = 0;
     std::uint64_t direct_reads = 0;
@@ -60,7 +60,7 @@ class FROSTLINE_API PinnedTensor {
 
    private:
     friend class Manager;
-    struct Pin;
+    struct FROSTLINE_HIDDEN Pin;
     explicit PinnedTensor(std::unique_ptr<Pin> pin) noexcept;
     std::unique_ptr<Pin> pin_;
 };
@@ -117,7 +117,7 @@ class FROSTLINE_API Manager {
     Result<std::size_t> pins() const;
 
    private:
-    struct Parts;
+    struct FROSTLINE_HIDDEN Parts;
     friend class PinnedTensor;
     explicit Manager(std::shared_ptr<Parts> parts) noexcept;
     template <class Action>

@@ -13,12 +13,13 @@
 namespace frostline {
 
 struct ManagerOptions {
-    std::optional<std::uint64_t> dram_bytes;  ///< budget of the DRAM tier; must be given, may be 0
-    std::string pmem_path;                    ///< file of the pmem tier; empty: no such tier
+    std::optional<std::uint64_t>
+        dram_bytes{};              ///< budget of the DRAM tier; must be given, may be 0
+    std::string pmem_path{};       ///< file of the pmem tier; empty: no such tier
     std::uint64_t pmem_bytes = 0;  ///< 0: the whole file if it exists, else 1 GiB
-    std::string swap_directory;    ///< where the swap file goes; empty: no such tier
+    std::string swap_directory{};  ///< where the swap file goes; empty: no such tier
     std::uint64_t swap_bytes = 0;  ///< most that it may grow to; 0: nine tenths of what is free
-    bool verify = false;  ///< checksum all that leaves DRAM and compare it when it returns
+    bool verify = false;           ///< checksum all that leaves DRAM and compare it when it returns
 };
 
 /// Sets one option from text: dram, pmem, pmem_bytes, swap, swap_bytes, verify.

@@ -19,8 +19,8 @@ Result<void> write_trace_file(const std::string& path, std::string_view text) {
     const FileDescriptor file(fd, calls);
     std::size_t done = 0;
     while (done < text.size()) {
-        const ssize_t wrote = calls.pwrite(fd, text.data() + done, text.size() - done,
-                                           static_cast<off_t>(done));
+        const ssize_t wrote =
+            calls.pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote <= 0) {
             const int error = wrote < 0 ? errno : EIO;

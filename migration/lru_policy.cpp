@@ -89,8 +89,8 @@ std::optional<std::size_t> place_below(const PolicyView& view, const TensorRecor
 
 void evict(const PolicyView& view, std::uint64_t wanted_bytes, std::vector<Decision>& decisions) {
     const TierView& top = view.tiers[0];
-    const std::uint64_t goal =
-        std::min(top.capacity_bytes, wanted_bytes + top.capacity_bytes / LruPolicy::kHeadroomDivisor);
+    const std::uint64_t goal = std::min(
+        top.capacity_bytes, wanted_bytes + top.capacity_bytes / LruPolicy::kHeadroomDivisor);
     std::uint64_t free = top.free_bytes() + top.leaving_bytes;
     Room room(view.tiers);
     for (const TensorRecord& tensor : view.by_use) {
@@ -126,9 +126,15 @@ void prefetch(const PolicyView& view, const TensorRecord& used, std::vector<Deci
 void LruPolicy::decide(const PolicyView& view, const PolicyEvent& event,
                        std::vector<Decision>& decisions) const {
     switch (event.kind) {
-        case PolicyEvent::Kind::settled: evict(view, 0, decisions); break;
-        case PolicyEvent::Kind::pressure: evict(view, event.bytes, decisions); break;
-        case PolicyEvent::Kind::used: prefetch(view, *event.tensor, decisions); break;
+        case PolicyEvent::Kind::settled:
+            evict(view, 0, decisions);
+            break;
+        case PolicyEvent::Kind::pressure:
+            evict(view, event.bytes, decisions);
+            break;
+        case PolicyEvent::Kind::used:
+            prefetch(view, *event.tensor, decisions);
+            break;
     }
 }
 

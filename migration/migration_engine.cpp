@@ -6,6 +6,7 @@
 #include "tiers/checksum.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace frostline {
@@ -48,8 +49,8 @@ Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
     if (bytes.empty()) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
     if (bytes.size() <= options_.dram->info().capacity_bytes) {
         Lock lock(mutex_);
-        const auto room = find_room(bytes.size(), lock,
-                                    [&] { return options_.dram->reserve(bytes.size()); });
+        const auto room =
+            find_room(bytes.size(), lock, [&] { return options_.dram->reserve(bytes.size()); });
         if (room) {
             lock.unlock();
             FROSTLINE_TRY_VOID(options_.dram->write(*room, 0, bytes));
@@ -71,8 +72,8 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
     }
     if (buffer.size() <= options_.dram->info().capacity_bytes) {
         Lock lock(mutex_);
-        const auto room = find_room(buffer.size(), lock,
-                                    [&] { return options_.dram->adopt(buffer, release); });
+        const auto room =
+            find_room(buffer.size(), lock, [&] { return options_.dram->adopt(buffer, release); });
         if (room) {
             auto id = add(buffer.size(), {*room, std::nullopt}, held, lock);
             if (!id) options_.dram->cancel_adoption(*room);
@@ -113,8 +114,9 @@ Result<Extent> MigrationEngine::find_room(std::uint64_t size_bytes, Lock& lock, 
 
 // For what DRAM cannot hold: the first lower tier that takes it.
 Result<TensorId> MigrationEngine::write_through(std::span<const std::byte> bytes) {
-    Error last(Errc::no_space, 0, "{} bytes exceed the DRAM budget of {}, and there is no lower tier",
-               bytes.size(), options_.dram->info().capacity_bytes);
+    Error last(Errc::no_space, 0,
+               "{} bytes exceed the DRAM budget of {}, and there is no lower tier", bytes.size(),
+               options_.dram->info().capacity_bytes);
     for (Tier* const tier : options_.tiers.subspan(1)) {
         std::optional<std::uint64_t> checksum;
         const auto extent = write_to(*tier, bytes, checksum);
@@ -182,9 +184,9 @@ Result<TensorId> MigrationEngine::add(std::uint64_t size_bytes, const TensorCopy
     FROSTLINE_TRY(TensorRecord* const tensor, table_.create(size_bytes, copy));
     const TensorId id = tensor->id();
     if (held) {
-        FROSTLINE_CHECK(tensor->residency.pin(id.generation, Access::read) ==
-                            Residency::PinResult::pinned,
-                        "a new tensor could not be pinned");
+        FROSTLINE_CHECK(
+            tensor->residency.pin(id.generation, Access::read) == Residency::PinResult::pinned,
+            "a new tensor could not be pinned");
         ++tensor->held_pins;
     }
     ++stats_.stored;
@@ -255,11 +257,16 @@ void MigrationEngine::decide(const PolicyEvent& event, Lock& lock) {
     for (std::size_t i = 0; i < options_.tiers.size(); ++i) {
         const TierInfo& info = options_.tiers[i]->info();
         const TierUsage usage = options_.tiers[i]->usage();
-        tiers[i] = {info.id,  info.kind,  info.capacity_bytes, usage.used_bytes,
-                    mover_.leaving_bytes(info.id), usage.open};
+        tiers[i] = {info.id,
+                    info.kind,
+                    info.capacity_bytes,
+                    usage.used_bytes,
+                    mover_.leaving_bytes(info.id),
+                    usage.open};
     }
     std::vector<Decision> decisions;
-    options_.policy->decide({table_.by_birth(), table_.by_use(),
+    options_.policy->decide({table_.by_birth(),
+                             table_.by_use(),
                              {tiers.data(), options_.tiers.size()},
                              window_.bytes()},
                             event, decisions);
@@ -297,7 +304,11 @@ void MigrationEngine::on_move(const MoveReport& report) {
         ++stats_.failed_moves;
         // Nobody will ask any more for one that was dropped meanwhile.
         if (report.to == kDram && table_.find(report.tensor) != nullptr) {
-            failures_.insert_or_assign(report.tensor.packed(), *report.error);
+            try {
+                failures_.insert_or_assign(report.tensor.packed(), *report.error);
+            } catch (const std::bad_alloc&) {
+                // Whoever wants the tensor then tries again by itself, and meets the error again.
+            }
         }
         return;
     }

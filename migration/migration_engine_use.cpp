@@ -72,9 +72,9 @@ Result<void> MigrationEngine::bring_to_dram(TensorRecord& tensor, Lock& lock) {
 }
 
 PinnedBytes MigrationEngine::pin_in_dram(TensorRecord& tensor, Access access) {
-    FROSTLINE_CHECK(tensor.residency.pin(tensor.id().generation, access) ==
-                        Residency::PinResult::pinned,
-                    "a living tensor could not be pinned");
+    FROSTLINE_CHECK(
+        tensor.residency.pin(tensor.id().generation, access) == Residency::PinResult::pinned,
+        "a living tensor could not be pinned");
     TensorCopy& copy = *tensor.copies[index_of(kDram)];
     if (access == Access::write) copy.checksum.reset();
     return {&tensor, {options_.dram->host_address(copy.extent), tensor.size_bytes}};

@@ -109,11 +109,11 @@ void Mover::settle(TensorRecord& tensor, const Move& move, const CopyOutcome& ou
         error = outcome.status.error();
     } else if (const auto& expected = tensor.copy_in(move.from)->checksum;
                options_.verify && expected && *expected != outcome.checksum) {
-        error = Error(Errc::corrupt, 0,
-                      "tensor {}: {} bytes came back changed from {} (checksum {:016x}, not {:016x})",
-                      tensor.id().packed(), tensor.size_bytes,
-                      name(options_.tiers[index_of(move.from)]->info().kind), outcome.checksum,
-                      *expected);
+        error = Error(
+            Errc::corrupt, 0,
+            "tensor {}: {} bytes came back changed from {} (checksum {:016x}, not {:016x})",
+            tensor.id().packed(), tensor.size_bytes,
+            name(options_.tiers[index_of(move.from)]->info().kind), outcome.checksum, *expected);
     }
     bool last_use = false;
     if (error) {
@@ -141,7 +141,8 @@ void Mover::settle(TensorRecord& tensor, const Move& move, const CopyOutcome& ou
             last_use = tensor.residency.end_move();
         }
     }
-    options_.report({tensor.id(), move.from, move.to, tensor.size_bytes, true, error ? &*error : nullptr});
+    options_.report(
+        {tensor.id(), move.from, move.to, tensor.size_bytes, true, error ? &*error : nullptr});
     if (last_use) {
         discard_all(tensor, discards);
         options_.table->erase(tensor);

@@ -27,7 +27,7 @@ struct MoveReport {
     TierId from{};
     TierId to{};
     std::uint64_t size_bytes = 0;
-    bool copied = false;          ///< false: a good copy lay there already
+    bool copied = false;           ///< false: a good copy lay there already
     const Error* error = nullptr;  ///< nullptr if the bytes are in place; valid during the call
 };
 

@@ -23,8 +23,14 @@ void TraceRecorder::used(TensorId tensor, std::uint64_t size_bytes,
 }
 
 void TraceRecorder::add(const Event& event) noexcept {
+    if (current_.incomplete) return;
+    if (current_.events.size() == kMaxEvents) {
+        current_.events.clear();
+        current_.incomplete = true;
+        return;
+    }
     try {
-        if (!current_.incomplete) current_.events.push_back(event);
+        current_.events.push_back(event);
     } catch (const std::bad_alloc&) {
         current_ = Step{};
         current_.incomplete = true;
@@ -32,7 +38,6 @@ void TraceRecorder::add(const Event& event) noexcept {
 }
 
 void TraceRecorder::end_step(std::uint64_t time_ns) noexcept {
-    ++steps_;
     current_.end_ns = time_ns;
     if (!current_.incomplete && !current_.events.empty()) std::swap(last_, current_);
     current_.events.clear();  // keeps its room, so that later steps allocate nothing
@@ -59,7 +64,8 @@ std::string TraceRecorder::text() const {
             next > event.time_ns ? next - event.time_ns : std::uint64_t{1};
         const std::size_t id = numbers.at(event.tensor);
         if (event.kind == Kind::stored) {
-            fmt::format_to(std::back_inserter(out), "kernel {} {} store - {}\n", i, duration_ns, id);
+            fmt::format_to(std::back_inserter(out), "kernel {} {} store - {}\n", i, duration_ns,
+                           id);
         } else {
             fmt::format_to(std::back_inserter(out), "kernel {} {} use {} -\n", i, duration_ns, id);
         }

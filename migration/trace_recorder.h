@@ -13,9 +13,13 @@
 namespace frostline {
 
 /// Not thread-safe: the engine's lock guards it. Keeps the last complete step and the one in
-/// progress. Recording never fails; when memory runs out the step is left out.
+/// progress. Recording never fails; a step that is too long, or for which memory runs out, is left
+/// out.
 class TraceRecorder {
    public:
+    /// Longer steps are not recorded: somebody who never ends a step must not run out of memory.
+    static constexpr std::size_t kMaxEvents = std::size_t{1} << 18;
+
     void stored(TensorId tensor, std::uint64_t size_bytes, std::uint64_t time_ns) noexcept;
     void used(TensorId tensor, std::uint64_t size_bytes, std::uint64_t time_ns) noexcept;
 
@@ -25,8 +29,6 @@ class TraceRecorder {
     /// The last complete step as a trace ("frostline-trace 1"), or the one in progress if none is
     /// complete. Ids are numbered from 0 in order of first appearance; the class is `activation`.
     std::string text() const;
-
-    std::uint64_t steps() const noexcept { return steps_; }
 
    private:
     enum class Kind : std::uint8_t { stored, used };
@@ -45,7 +47,6 @@ class TraceRecorder {
 
     Step current_;
     Step last_;
-    std::uint64_t steps_ = 0;
 };
 
 }  // namespace frostline

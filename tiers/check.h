@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define FROSTLINE_CHECK(condition, what)                                                      \
-    do {                                                                                      \
-        if (!(condition)) [[unlikely]] {                                                      \
-            std::fprintf(stderr, "frostline: broken invariant at %s:%d: %s\n", __FILE__,      \
-                         __LINE__, what);                                                     \
-            std::abort();                                                                     \
-        }                                                                                     \
+#define FROSTLINE_CHECK(condition, what)                                                           \
+    do {                                                                                           \
+        if (!(condition)) [[unlikely]] {                                                           \
+            std::fprintf(stderr, "frostline: broken invariant at %s:%d: %s\n", __FILE__, __LINE__, \
+                         what);                                                                    \
+            std::abort();                                                                          \
+        }                                                                                          \
     } while (false)

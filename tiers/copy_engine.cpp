@@ -108,8 +108,7 @@ CopyEngine::Direction& CopyEngine::direction(TierKind source, TierKind target) {
 void CopyEngine::work(Direction& direction) {
     std::unique_lock lock(direction.mutex);
     while (true) {
-        direction.filled.wait(lock,
-                              [&] { return stopping_.load() || !direction.queue.empty(); });
+        direction.filled.wait(lock, [&] { return stopping_.load() || !direction.queue.empty(); });
         if (direction.queue.empty()) return;
         std::unique_ptr<Copy> copy = std::move(direction.queue.front());
         direction.queue.pop_front();
@@ -131,8 +130,11 @@ bool CopyEngine::step(Copy& copy) {
         outcome.status = Error(Errc::cancelled, 0, "copy of {} bytes cancelled", length);
     } else {
         const std::size_t bytes = std::min(options_.chunk_bytes, length - copy.offset);
-        const auto moved = copy.path->path({request.source_tier, &request.source,
-                                            request.target_tier, &request.target, copy.offset,
+        const auto moved = copy.path->path({request.source_tier,
+                                            &request.source,
+                                            request.target_tier,
+                                            &request.target,
+                                            copy.offset,
                                             bytes,
                                             {copy.staging.get(), copy.staging ? bytes : 0}});
         if (!moved) {

@@ -15,8 +15,8 @@ Result<std::span<const std::byte>> from_host_memory(const CopyChunk& chunk) noex
 }
 
 Result<std::span<const std::byte>> to_host_memory(const CopyChunk& chunk) noexcept {
-    const std::span<std::byte> bytes(
-        chunk.target_tier->host_address(*chunk.target) + chunk.offset, chunk.size_bytes);
+    const std::span<std::byte> bytes(chunk.target_tier->host_address(*chunk.target) + chunk.offset,
+                                     chunk.size_bytes);
     FROSTLINE_TRY_VOID(chunk.source_tier->read(*chunk.source, chunk.offset, bytes));
     return std::span<const std::byte>(bytes);
 }
@@ -35,10 +35,10 @@ constexpr CopyPathEntry kStaged{through_staging, true};
 
 //                                  to: device  dram       pmem       swap
 constexpr std::array<std::array<CopyPathEntry, kTierKinds>, kTierKinds> kPaths{{
-    /* from device */                 {{kNone, kNone,     kNone,     kNone}},
-    /* from dram   */                 {{kNone, kFromHost, kFromHost, kFromHost}},
-    /* from pmem   */                 {{kNone, kToHost,   kStaged,   kStaged}},
-    /* from swap   */                 {{kNone, kToHost,   kStaged,   kStaged}},
+    /* from device */ {{kNone, kNone, kNone, kNone}},
+    /* from dram   */ {{kNone, kFromHost, kFromHost, kFromHost}},
+    /* from pmem   */ {{kNone, kToHost, kStaged, kStaged}},
+    /* from swap   */ {{kNone, kToHost, kStaged, kStaged}},
 }};
 
 }  // namespace

@@ -21,12 +21,12 @@ struct CopyChunk {
     std::span<std::byte> staging;
 };
 
-/// Copies the chunk; returns where its bytes lie in host memory, which is valid until the next chunk
-/// (for checksums).
+/// Copies the chunk; returns where its bytes lie in host memory, which is valid until the next
+/// chunk (for checksums).
 using CopyPath = Result<std::span<const std::byte>> (*)(const CopyChunk& chunk) noexcept;
 
 struct CopyPathEntry {
-    CopyPath path = nullptr;    ///< nullptr: there is no path between these kinds
+    CopyPath path = nullptr;  ///< nullptr: there is no path between these kinds
     bool needs_staging = false;
 };
 

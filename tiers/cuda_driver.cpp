@@ -12,8 +12,8 @@ template <class Function>
 Result<void> resolve(void* library, const char* name, Function& function) {
     function = reinterpret_cast<Function>(dlsym(library, name));
     if (function == nullptr) {
-        return Error(Errc::unsupported, 0, "the CUDA driver has no function {}; install a newer one",
-                     name);
+        return Error(Errc::unsupported, 0,
+                     "the CUDA driver has no function {}; install a newer one", name);
     }
     return ok();
 }

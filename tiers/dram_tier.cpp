@@ -107,8 +107,7 @@ void DramTier::release(const Extent& extent) noexcept {
             buffer = found->second;
             adopted_.erase(found);
         } else {
-            const std::uint64_t offset =
-                extent.offset - reinterpret_cast<std::uint64_t>(arena_);
+            const std::uint64_t offset = extent.offset - reinterpret_cast<std::uint64_t>(arena_);
             const std::uint64_t charged = round_up_to_page(extent.length_bytes);
             free_.give(offset, charged);
             cached_.add(Range(offset, offset + charged));

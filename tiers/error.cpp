@@ -11,24 +11,32 @@ namespace frostline {
 
 Errc code_of_errno(int native) noexcept {
     switch (native) {
-        case ENOMEM: return Errc::out_of_memory;
+        case ENOMEM:
+            return Errc::out_of_memory;
         case ENOSPC:
         case EDQUOT:
-        case EFBIG: return Errc::no_space;
+        case EFBIG:
+            return Errc::no_space;
         case EACCES:
         case EPERM:
         case EROFS:
-        case ELOOP: return Errc::permission;
+        case ELOOP:
+            return Errc::permission;
         case ENOENT:
-        case ENOTDIR: return Errc::not_found;
+        case ENOTDIR:
+            return Errc::not_found;
         case EWOULDBLOCK:
-        case EBUSY: return Errc::busy;
+        case EBUSY:
+            return Errc::busy;
         case EINVAL:
         case EISDIR:
-        case ENAMETOOLONG: return Errc::invalid_argument;
+        case ENAMETOOLONG:
+            return Errc::invalid_argument;
         case ENOSYS:
-        case EOPNOTSUPP: return Errc::unsupported;
-        default: return Errc::io;
+        case EOPNOTSUPP:
+            return Errc::unsupported;
+        default:
+            return Errc::io;
     }
 }
 

@@ -16,30 +16,41 @@ enum class Errc : std::uint8_t {
     invalid_argument = 1,  ///< the caller's input cannot be used; the message says what to do
     out_of_memory = 2,     ///< the machine has no memory left for Frostline's own structures
     no_space = 3,          ///< a tier's budget or medium is full
-    closed = 4,            ///< the tier takes no new data (it failed before), or the context is closed
-    not_found = 5,         ///< no such tensor (never stored, or dropped), or no such file
-    busy = 6,              ///< pinned, or in use by another process
-    io = 7,                ///< the medium or the operating system failed
-    permission = 8,        ///< the operating system refused access
-    unsupported = 9,       ///< this machine or this build cannot do it
-    corrupt = 10,          ///< the bytes that came back are not those that left
-    cancelled = 11,        ///< given up on request
+    closed = 4,       ///< the tier takes no new data (it failed before), or the context is closed
+    not_found = 5,    ///< no such tensor (never stored, or dropped), or no such file
+    busy = 6,         ///< pinned, or in use by another process
+    io = 7,           ///< the medium or the operating system failed
+    permission = 8,   ///< the operating system refused access
+    unsupported = 9,  ///< this machine or this build cannot do it
+    corrupt = 10,     ///< the bytes that came back are not those that left
+    cancelled = 11,   ///< given up on request
 };
 
 /// The code's own name, for logs and tests.
 constexpr std::string_view name(Errc code) noexcept {
     switch (code) {
-        case Errc::invalid_argument: return "invalid_argument";
-        case Errc::out_of_memory: return "out_of_memory";
-        case Errc::no_space: return "no_space";
-        case Errc::closed: return "closed";
-        case Errc::not_found: return "not_found";
-        case Errc::busy: return "busy";
-        case Errc::io: return "io";
-        case Errc::permission: return "permission";
-        case Errc::unsupported: return "unsupported";
-        case Errc::corrupt: return "corrupt";
-        case Errc::cancelled: return "cancelled";
+        case Errc::invalid_argument:
+            return "invalid_argument";
+        case Errc::out_of_memory:
+            return "out_of_memory";
+        case Errc::no_space:
+            return "no_space";
+        case Errc::closed:
+            return "closed";
+        case Errc::not_found:
+            return "not_found";
+        case Errc::busy:
+            return "busy";
+        case Errc::io:
+            return "io";
+        case Errc::permission:
+            return "permission";
+        case Errc::unsupported:
+            return "unsupported";
+        case Errc::corrupt:
+            return "corrupt";
+        case Errc::cancelled:
+            return "cancelled";
     }
     return "unknown";
 }

@@ -32,9 +32,9 @@ std::optional<std::uint64_t> FreeExtents::take(std::uint64_t size_bytes) noexcep
 }
 
 void FreeExtents::give(std::uint64_t offset, std::uint64_t size_bytes) {
-    FROSTLINE_CHECK(size_bytes > 0 && size_bytes <= capacity_bytes_ &&
-                        offset <= capacity_bytes_ - size_bytes,
-                    "a range given back lies outside its tier");
+    FROSTLINE_CHECK(
+        size_bytes > 0 && size_bytes <= capacity_bytes_ && offset <= capacity_bytes_ - size_bytes,
+        "a range given back lies outside its tier");
     const auto next = by_offset_.lower_bound(offset);
     const auto before = next == by_offset_.begin() ? by_offset_.end() : std::prev(next);
     const bool has_next = next != by_offset_.end();

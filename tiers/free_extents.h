@@ -45,8 +45,8 @@ class FreeExtents {
 
     std::uint64_t capacity_bytes_ = 0;
     std::uint64_t free_bytes_ = 0;
-    std::map<std::uint64_t, std::uint64_t> by_offset_;                 // offset -> size
-    std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;        // (size, offset)
+    std::map<std::uint64_t, std::uint64_t> by_offset_;           // offset -> size
+    std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // (size, offset)
 };
 
 }  // namespace frostline

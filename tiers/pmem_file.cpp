@@ -68,8 +68,7 @@ Result<void> PmemFile::check_owner(const Options& options, std::uint64_t& existi
                      "pmem file '{}': others may read or write it; run chmod 600 on it", path_);
     }
     existing_bytes = static_cast<std::uint64_t>(status.st_size);
-    const std::uint64_t needed_bytes =
-        options.size_bytes > 0 ? options.size_bytes : kMinimumBytes;
+    const std::uint64_t needed_bytes = options.size_bytes > 0 ? options.size_bytes : kMinimumBytes;
     if (!created_ && existing_bytes < needed_bytes) {
         return Error(Errc::invalid_argument, 0,
                      "pmem file '{}': too small, it has {} bytes and {} are needed; remove it or "

@@ -1,6 +1,6 @@
-// A file mapped through libpmem and locked against other processes: one process writes it at a time.
-// Training data lies in it, so it is created 0600, and a link, a foreign or an ordinary-looking file
-// of somebody else is refused rather than overwritten.
+// A file mapped through libpmem and locked against other processes: one process writes it at a
+// time. Training data lies in it, so it is created 0600, and a link, a foreign or an
+// ordinary-looking file of somebody else is refused rather than overwritten.
 #pragma once
 
 #include "tiers/file_descriptor.h"

@@ -37,8 +37,7 @@ inline Result<void> ok() noexcept {
     FROSTLINE_TRY_INNER(FROSTLINE_CONCAT(try_result_, __LINE__), declaration, expression)
 
 /// FROSTLINE_TRY_VOID(f()): go on if f() succeeded, or return its error.
-#define FROSTLINE_TRY_VOID(expression)                                                    \
-    do {                                                                                  \
-        if (auto&& try_result = (expression); !try_result.has_value())                    \
-            return try_result.error();                                                    \
+#define FROSTLINE_TRY_VOID(expression)                                                            \
+    do {                                                                                          \
+        if (auto&& try_result = (expression); !try_result.has_value()) return try_result.error(); \
     } while (false)

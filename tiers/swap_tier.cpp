@@ -123,8 +123,7 @@ Result<void> SwapTier::grow(std::uint64_t needed_bytes) {
                      info_.location, needed_bytes, meter_.used_bytes(), info_.capacity_bytes);
     }
     int error = 0;
-    for (const std::uint64_t bytes :
-         {std::min(std::max(growth_bytes_, missing), limit), missing}) {
+    for (const std::uint64_t bytes : {std::min(std::max(growth_bytes_, missing), limit), missing}) {
         do {
             error = calls_->posix_fallocate(file_.get(), static_cast<off_t>(size),
                                             static_cast<off_t>(bytes));
@@ -171,8 +170,8 @@ Result<void> SwapTier::read(const Extent& extent, std::uint64_t offset,
                                            static_cast<off_t>(extent.offset + offset));
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) {
-            return system_error(errno, "swap tier in '{}': reading {} bytes failed",
-                                info_.location, bytes.size());
+            return system_error(errno, "swap tier in '{}': reading {} bytes failed", info_.location,
+                                bytes.size());
         }
         if (done == 0) {
             return Error(Errc::corrupt, 0, "swap tier in '{}': the file is shorter than it was",

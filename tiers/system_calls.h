@@ -1,4 +1,5 @@
-// The system and libpmem calls that tiers make, as a table, so that tests can make the n-th one fail.
+// The system and libpmem calls that tiers make, as a table, so that tests can make the n-th one
+// fail.
 #pragma once
 
 #include <sys/stat.h>

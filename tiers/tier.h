@@ -1,5 +1,6 @@
-// The interface of a medium: room is reserved and released in extents, bytes are written, fenced and
-// read. A tier knows nothing of tensors. Its budget is hard: used_bytes never exceeds capacity_bytes.
+// The interface of a medium: room is reserved and released in extents, bytes are written, fenced
+// and read. A tier knows nothing of tensors. Its budget is hard: used_bytes never exceeds
+// capacity_bytes.
 #pragma once
 
 #include "tiers/extent.h"
@@ -57,7 +58,8 @@ class Tier {
     virtual void release(const Extent& extent) noexcept = 0;
 
     /// Writes `bytes` at `offset` within the extent. On an error that the medium will repeat (full,
-    /// input/output error) the tier closes itself to new reservations; what it holds stays readable.
+    /// input/output error) the tier closes itself to new reservations; what it holds stays
+    /// readable.
     virtual Result<void> write(const Extent& extent, std::uint64_t offset,
                                std::span<const std::byte> bytes) noexcept = 0;
 

@@ -56,8 +56,8 @@ def check_space(folder: Path, needed_bytes: int) -> None:
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < needed_bytes:
         raise WorkspaceError(
-            f"{folder.parent} has {as_size(free_bytes)} free and {as_size(needed_bytes)} are "
-            "needed; give another place with --workdir"
+            f"{folder} has {as_size(free_bytes)} free and {as_size(needed_bytes)} are needed; "
+            "give another place with --workdir or --pmem-dir"
         )
 
 

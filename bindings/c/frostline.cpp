@@ -64,8 +64,7 @@ Result<ManagerOptions> parse(const char* const* options) {
             return Error(Errc::invalid_argument, 0, "option '{}' is not of the form name=value",
                          text);
         }
-        FROSTLINE_TRY_VOID(
-            set_option(parsed, text.substr(0, equals), text.substr(equals + 1)));
+        FROSTLINE_TRY_VOID(set_option(parsed, text.substr(0, equals), text.substr(equals + 1)));
     }
     return parsed;
 }
@@ -190,20 +189,18 @@ frostline_status frostline_size(frostline_context* context, frostline_id id, siz
     });
 }
 
-frostline_status frostline_pin(frostline_context* context, frostline_id id,
-                               frostline_access access, frostline_pinned** pinned) {
+frostline_status frostline_pin(frostline_context* context, frostline_id id, int access,
+                               frostline_pinned** pinned) {
     return status_of([&]() -> Result<void> {
         if (context == nullptr || pinned == nullptr) return null_argument("context or pinned");
         *pinned = nullptr;
         if (access != FROSTLINE_READ && access != FROSTLINE_WRITE) {
-            return Error(Errc::invalid_argument, 0, "access {} is neither READ nor WRITE",
-                         static_cast<int>(access));
+            return Error(Errc::invalid_argument, 0, "access {} is neither READ nor WRITE", access);
         }
         auto box = std::make_unique<frostline_pinned>();
-        FROSTLINE_TRY(box->tensor,
-                      context->manager.pin(TensorId::from_packed(id),
-                                           access == FROSTLINE_WRITE ? Access::write
-                                                                     : Access::read));
+        FROSTLINE_TRY(box->tensor, context->manager.pin(
+                                       TensorId::from_packed(id),
+                                       access == FROSTLINE_WRITE ? Access::write : Access::read));
         *pinned = box.release();
         return frostline::ok();
     });

@@ -1,7 +1,7 @@
 /* Frostline's C interface.
  *
- * Every function that can fail returns a status; frostline_last_error() then says, in one line, what
- * failed and what can be done. All functions may be called from any thread, unless they say
+ * Every function that can fail returns a status; frostline_last_error() then says, in one line,
+ * what failed and what can be done. All functions may be called from any thread, unless they say
  * otherwise. Sizes are in bytes.
  */
 #ifndef FROSTLINE_H
@@ -93,14 +93,14 @@ FROSTLINE_EXPORT frostline_status frostline_get(frostline_context* context, fros
 FROSTLINE_EXPORT frostline_status frostline_size(frostline_context* context, frostline_id id,
                                                  size_t* size_bytes);
 
-typedef enum frostline_access { FROSTLINE_READ = 0, FROSTLINE_WRITE = 1 } frostline_access;
+/* How a pinned tensor is used. */
+enum { FROSTLINE_READ = 0, FROSTLINE_WRITE = 1 };
 
 /* Brings a tensor to DRAM, waiting if need be, and holds it there until frostline_unpin(). Several
  * pins may be held at once; who writes makes sure that nobody else reads. NO_SPACE if other pins
  * leave no room; frostline_get() still works then. */
 FROSTLINE_EXPORT frostline_status frostline_pin(frostline_context* context, frostline_id id,
-                                                frostline_access access,
-                                                frostline_pinned** pinned);
+                                                int access, frostline_pinned** pinned);
 /* Where the bytes are, valid until frostline_unpin(). Aligned to 64 bytes, unless the tensor is an
  * adopted buffer that never moved. `size_bytes` may be NULL. */
 FROSTLINE_EXPORT void* frostline_pinned_data(const frostline_pinned* pinned, size_t* size_bytes);
@@ -113,14 +113,14 @@ FROSTLINE_EXPORT frostline_status frostline_drop(frostline_context* context, fro
 /* Marks the end of a training step, for the trace. */
 FROSTLINE_EXPORT frostline_status frostline_step(frostline_context* context);
 
-/* Counters since the context was opened. Set struct_size to sizeof(frostline_stats) first: a library
- * of another version fills in what both know. */
+/* Counters since the context was opened. Set struct_size to sizeof(frostline_stats) first: a
+ * library of another version fills in what both know. */
 typedef struct frostline_stats {
     size_t struct_size;
     uint64_t stored, stored_bytes, dropped;
-    uint64_t hits;                          /* uses that found their tensor in DRAM */
-    uint64_t use_stalls, use_stall_ns;      /* uses that waited */
-    uint64_t store_stalls, store_stall_ns;  /* stores that waited for room */
+    uint64_t hits;                         /* uses that found their tensor in DRAM */
+    uint64_t use_stalls, use_stall_ns;     /* uses that waited */
+    uint64_t store_stalls, store_stall_ns; /* stores that waited for room */
     uint64_t moves, free_moves, failed_moves;
     uint64_t direct_reads; /* read from a lower tier without coming to DRAM */
     uint64_t tiers;        /* how many tiers there are */
@@ -138,8 +138,7 @@ typedef struct frostline_tier_stats {
     int open; /* 0 after a failure of the medium: it takes no new data, what it holds is readable */
 } frostline_tier_stats;
 /* `index` counts from 0, the fastest tier. */
-FROSTLINE_EXPORT frostline_status frostline_get_tier_stats(frostline_context* context,
-                                                           size_t index,
+FROSTLINE_EXPORT frostline_status frostline_get_tier_stats(frostline_context* context, size_t index,
                                                            frostline_tier_stats* stats);
 
 /* Writes the trace of the last complete step, or else of the one in progress ("frostline-trace 1")

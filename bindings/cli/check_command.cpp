@@ -4,8 +4,8 @@
 #include "bindings/cli/commands.h"
 #include "bindings/manager.h"
 
-#include <boost/program_options.hpp>
 #include <fmt/core.h>
+#include <boost/program_options.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -27,9 +27,8 @@ po::options_description describe() {
     po::options_description options("usage: frostline check --dram SIZE [options]");
     options.add_options()("dram", text(), "budget of the DRAM tier, such as 256MiB")(
         "pmem", text(), "file of the pmem tier")("pmem_bytes", text(), "size of the pmem tier")(
-        "swap", text(), "directory of the swap file")("swap_bytes", text(),
-                                                       "most that the swap file may grow to")(
-        "help", "print this");
+        "swap", text(), "directory of the swap file")(
+        "swap_bytes", text(), "most that the swap file may grow to")("help", "print this");
     return options;
 }
 

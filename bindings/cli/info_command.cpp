@@ -4,8 +4,8 @@
 #include "bindings/gpu_info.h"
 #include "bindings/manager.h"
 
-#include <boost/program_options.hpp>
 #include <fmt/core.h>
+#include <boost/program_options.hpp>
 #include <nlohmann/json.hpp>
 
 #include <unistd.h>

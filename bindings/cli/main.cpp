@@ -33,8 +33,8 @@ int run(const std::vector<std::string>& words) {
     const std::vector<std::string> arguments(words.begin() + 1, words.end());
     if (words[0] == "info") return info(arguments);
     if (words[0] == "check") return check(arguments);
-    return fail(kUsage, fmt::format("unknown command '{}': the commands are info and check",
-                                    words[0]));
+    return fail(kUsage,
+                fmt::format("unknown command '{}': the commands are info and check", words[0]));
 }
 
 }  // namespace

@@ -149,31 +149,38 @@ void define_manager(py::module_& module) {
         .def(py::init(&open_manager), py::arg("options"))
         .def("adopt", &adopt, py::arg("address"), py::arg("size_bytes"), py::arg("owner"),
              py::arg("held"))
-        .def("settle",
-             [](Manager& manager, Id id) {
-                 value_or_throw(manager.settle(TensorId::from_packed(id)));
-             }, unlocked)
-        .def("pin",
-             [](Manager& manager, Id id) {
-                 return Unlocked<PinnedBuffer>(new PinnedBuffer(
-                     value_or_throw(manager.pin(TensorId::from_packed(id), Access::read))));
-             }, unlocked)
-        .def("get_into",
-             [](Manager& manager, Id id, std::uintptr_t address, std::size_t size_bytes) {
-                 value_or_throw(
-                     manager.get(TensorId::from_packed(id),
-                                 {reinterpret_cast<std::byte*>(address), size_bytes}));
-             }, unlocked)
-        .def("prefetch",
-             [](Manager& manager, Id id) {
-                 value_or_throw(manager.prefetch(TensorId::from_packed(id)));
-             }, unlocked)
-        .def("drop",
-             [](Manager& manager, Id id) {
-                 value_or_throw(manager.drop(TensorId::from_packed(id)));
-             })
-        .def("step", [](Manager& manager) { value_or_throw(manager.step()); }, unlocked)
-        .def("close", [](Manager& manager) { value_or_throw(manager.close()); }, unlocked)
+        .def(
+            "settle",
+            [](Manager& manager, Id id) {
+                value_or_throw(manager.settle(TensorId::from_packed(id)));
+            },
+            unlocked)
+        .def(
+            "pin",
+            [](Manager& manager, Id id) {
+                return Unlocked<PinnedBuffer>(new PinnedBuffer(
+                    value_or_throw(manager.pin(TensorId::from_packed(id), Access::read))));
+            },
+            unlocked)
+        .def(
+            "get_into",
+            [](Manager& manager, Id id, std::uintptr_t address, std::size_t size_bytes) {
+                value_or_throw(manager.get(TensorId::from_packed(id),
+                                           {reinterpret_cast<std::byte*>(address), size_bytes}));
+            },
+            unlocked)
+        .def(
+            "prefetch",
+            [](Manager& manager, Id id) {
+                value_or_throw(manager.prefetch(TensorId::from_packed(id)));
+            },
+            unlocked)
+        .def("drop", [](Manager& manager,
+                        Id id) { value_or_throw(manager.drop(TensorId::from_packed(id))); })
+        .def(
+            "step", [](Manager& manager) { value_or_throw(manager.step()); }, unlocked)
+        .def(
+            "close", [](Manager& manager) { value_or_throw(manager.close()); }, unlocked)
         .def("stats", &stats)
         .def("timeline", &timeline)
         .def("trace", [](Manager& manager) { return value_or_throw(manager.trace()); })

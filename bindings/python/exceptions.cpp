@@ -43,8 +43,7 @@ void translate(std::exception_ptr thrown) {
 
 PyObject* define(py::module_& module, const char* name, const char* doc, const py::object& bases) {
     const std::string qualified = std::string("frostline.") + name;
-    PyObject* const type =
-        PyErr_NewExceptionWithDoc(qualified.c_str(), doc, bases.ptr(), nullptr);
+    PyObject* const type = PyErr_NewExceptionWithDoc(qualified.c_str(), doc, bases.ptr(), nullptr);
     if (type == nullptr) throw py::error_already_set();
     module.attr(name) = py::reinterpret_borrow<py::object>(type);
     return type;
@@ -54,9 +53,8 @@ PyObject* define(py::module_& module, const char* name, const char* doc, const p
 
 void define_exceptions(py::module_& module) {
     const auto runtime_error = py::reinterpret_borrow<py::object>(PyExc_RuntimeError);
-    classes.error = define(module, "Error",
-                           "A failure of Frostline; `code` is one word for its kind.",
-                           runtime_error);
+    classes.error = define(
+        module, "Error", "A failure of Frostline; `code` is one word for its kind.", runtime_error);
     const auto error = py::reinterpret_borrow<py::object>(classes.error);
     classes.invalid_argument =
         define(module, "InvalidArgument", "An option or argument that cannot be used.",

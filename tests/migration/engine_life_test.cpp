@@ -89,6 +89,20 @@ TEST_F(EngineLife, a_drop_ends_the_move) {
     EXPECT_EQ(rig.used(0) + rig.used(1), 0U);
 }
 
+TEST_F(EngineLife, a_drop_in_the_middle_of_a_read_frees_the_tensor_after_it) {
+    EngineRig rig({.dram_bytes = kMi, .pmem_bytes = 0, .swap_bytes = 8 * kMi});
+    const Bytes bytes = some(2 * kMi);
+    const TensorId id = rig.stored(bytes);
+    FaultInjection watch{Fault{}};
+    watch.after_every_call([&](Call call) {
+        if (call != Call::pread) return;
+        EXPECT_TRUE(rig.engine().drop(id).has_value());
+        EXPECT_EQ(rig.used(1), 2 * kMi) << "it is being read";
+    });
+    EXPECT_EQ(rig.read(id, bytes.size()), bytes);
+    EXPECT_EQ(rig.used(1), 0U);
+}
+
 TEST_F(EngineLife, a_write_in_the_middle_of_a_move_is_not_lost) {
     EngineRig rig({.dram_bytes = kMi, .pmem_bytes = 2 * kMi, .workers = false});
     const TensorId id = rig.stored(some(kMi));

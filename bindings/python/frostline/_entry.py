@@ -13,8 +13,8 @@ from ._storage import (WeakStorage, can_count_users, key_of, shared, storage_of,
 # would free nothing while they hold it, so it is left to them.
 _PATIENCE = 256
 
-# A view of less than one part in so many of its storage, such as a batch of a data set, is no reason
-# to move the whole.
+# A view of less than one part in so many of its storage, such as a batch of a data set, is no
+# reason to move the whole.
 _SMALLEST_PART = 16
 
 
