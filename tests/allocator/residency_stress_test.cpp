@@ -266,7 +266,7 @@ TEST(ResidencyStress, APinNeverHoldsALaterTenantOfTheSlot) {
             }
         });
     }
-    for (std::uint32_t life = 1; life < 3000; ++life) {
+    for (std::uint32_t life = 1; life < 3000 || pinned < 100; ++life) {
         if (life % 64 == 0) std::this_thread::yield();
         if (residency.release() == Residency::ReleaseResult::retired_later) {
             while (retired.load(std::memory_order_acquire) != life) std::this_thread::yield();
@@ -278,7 +278,6 @@ TEST(ResidencyStress, APinNeverHoldsALaterTenantOfTheSlot) {
     finished = true;
     for (std::thread& each : threads) each.join();
     EXPECT_EQ(wrong, 0U);
-    EXPECT_GT(pinned, 0U);
 }
 
 }  // namespace

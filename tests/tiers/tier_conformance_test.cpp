@@ -291,10 +291,10 @@ TEST_P(TierConformance, ItsCardSaysWhatItIs) {
     EXPECT_EQ(info.location.empty(), memory);
 }
 
+// The child that dies is a plain fork, so that its folder is the parent's, who removes it.
 using TierConformanceDeathTest = TierConformance;
 
 TEST_P(TierConformanceDeathTest, GivingAnExtentBackTwiceEndsTheProgram) {
-    testing::GTEST_FLAG(death_test_style) = "threadsafe";
     EXPECT_DEATH(
         {
             const auto tier = this->tier(kMiB);
@@ -306,7 +306,6 @@ TEST_P(TierConformanceDeathTest, GivingAnExtentBackTwiceEndsTheProgram) {
 }
 
 TEST_P(TierConformanceDeathTest, GivingBackWhatIsNotTheTiersEndsTheProgram) {
-    testing::GTEST_FLAG(death_test_style) = "threadsafe";
     EXPECT_DEATH(
         {
             const auto tier = this->tier(kMiB);
