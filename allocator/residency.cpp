@@ -1,4 +1,4 @@
-// Every transition is one compare-and-swap loop over the decoded word.
+// Every transition is one atomic exchange of the word. Pins are its lowest bits.
 //
 // Memory order: a successful transition both acquires and releases, so that whoever pins after a
 // publish sees the new copy's place, and whoever retires sees the last reader's accesses done.
@@ -64,35 +64,25 @@ void Residency::reset(TierId home, std::uint32_t generation) noexcept {
     word_.store(encode({.home = home, .generation = generation}), std::memory_order_release);
 }
 
+// The hot pair works on the word itself: decoding it costs as much as the exchange.
 Residency::PinResult Residency::pin(std::uint32_t generation, Access access) noexcept {
-    ResidencyState before;
-    const bool pinned = update(
-        [=](ResidencyState& state) {
-            if (state.released || state.generation != generation || state.pins == kMaxPins) {
-                return false;
-            }
-            ++state.pins;
-            state.written |= access == Access::write;
-            return true;
-        },
-        before);
-    if (pinned) return PinResult::pinned;
-    const bool living = !before.released && before.generation == generation;
-    return living ? PinResult::too_many_pins : PinResult::gone;
+    std::uint64_t word = word_.load(std::memory_order_acquire);
+    std::uint64_t after = 0;
+    do {
+        if ((word & kReleased) != 0 || word >> kGenerationShift != generation) {
+            return PinResult::gone;
+        }
+        if ((word & kMaxPins) == kMaxPins) return PinResult::too_many_pins;
+        after = (word + 1) | (access == Access::write ? kWritten : 0);
+    } while (!word_.compare_exchange_weak(word, after, std::memory_order_acq_rel,
+                                          std::memory_order_acquire));
+    return PinResult::pinned;
 }
 
 bool Residency::unpin() noexcept {
-    ResidencyState before;
-    const bool unpinned = update(
-        [](ResidencyState& state) {
-            if (state.pins == 0) return false;
-            --state.pins;
-            return true;
-        },
-        before);
-    FROSTLINE_CHECK(unpinned, "a tensor was unpinned more often than pinned");
-    --before.pins;
-    return last_use_gone(before);
+    const std::uint64_t before = word_.fetch_sub(1, std::memory_order_acq_rel);
+    FROSTLINE_CHECK((before & kMaxPins) != 0, "a tensor was unpinned more often than pinned");
+    return (before & (kMaxPins | kMoving | kReleased)) == (kReleased | 1);
 }
 
 bool Residency::clear_written() noexcept {

@@ -1,7 +1,7 @@
 // Where a tensor's authoritative copy is, in one atomic word: home tier, target of a move in
 // progress, pins, a flag that every write sets, and the generation of the slot.
 //
-// Invariants, each kept by one compare-and-swap:
+// Invariants, each kept by one atomic exchange of the word:
 //   1. There is exactly one home until the word is retired.
 //   2. A move begins and publishes only while nobody pins the tensor, so that the home of a pinned
 //      tensor never changes. Pins taken during the copy are allowed; they make publish() fail.
@@ -12,7 +12,7 @@
 //   5. A pin names the generation that it means, so that it never holds a later tenant of the slot.
 //
 // The order of a move (DESIGN.md, section 3): reserve, begin_move, copy, fence, publish, retire.
-// Hot path: pin and unpin are one uncontended compare-and-swap each (budget: 20 ns a pair).
+// Hot path: pin and unpin are one atomic exchange each (budget: 20 ns a pair, uncontended).
 #pragma once
 
 #include "tiers/extent.h"

@@ -75,12 +75,12 @@ Result<std::uint64_t> parse_byte_size(std::string_view text) {
 }
 
 std::string format_byte_size(std::uint64_t size_bytes) {
-    constexpr std::array<const char*, 5> names{"B", "KiB", "MiB", "GiB", "TiB"};
+    constexpr std::array<const char*, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
     auto value = static_cast<double>(size_bytes);
     std::size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < names.size(); ++unit) value /= 1024;
+    for (; value >= 1024 && unit + 1 < kNames.size(); ++unit) value /= 1024;
     return unit == 0 ? fmt::format("{} B", size_bytes)
-                     : fmt::format("{:.1f} {}", value, names[unit]);
+                     : fmt::format("{:.1f} {}", value, kNames[unit]);
 }
 
 }  // namespace frostline

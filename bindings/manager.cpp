@@ -11,6 +11,7 @@
 #include <chrono>
 #include <new>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace frostline {
@@ -98,10 +99,25 @@ Result<void> Manager::Parts::build_tiers(const ManagerOptions& options) {
     return ok();
 }
 
-Result<Manager> Manager::open(const ManagerOptions& options) {
+namespace {
+
+Error out_of_memory() noexcept {
+    return Error(Errc::out_of_memory, 0, "no memory for Frostline's own structures");
+}
+
+}  // namespace
+
+Result<Manager> Manager::open(const ManagerOptions& options) try {
     // A child's copy is left alone: its locks may be held, and its threads do not exist.
     const std::shared_ptr<Parts> parts(new Parts, [](Parts* gone) {
-        if (!gone->fork.is_child()) delete gone;
+        if (gone->fork.is_child()) return;
+        if (CopyEngine::on_worker()) {
+            // The owner of a buffer let go of the last manager while it was given the buffer back:
+            // the worker that runs this cannot wait for its own end.
+            std::thread([gone] { delete gone; }).detach();
+        } else {
+            delete gone;
+        }
     });
     FROSTLINE_TRY_VOID(parts->build_tiers(options));
     FROSTLINE_TRY(parts->copies, CopyEngine::create({}));
@@ -112,6 +128,8 @@ Result<Manager> Manager::open(const ManagerOptions& options) {
                                                    .verify = options.verify,
                                                    .now_ns = monotonic_ns});
     return Manager(parts);
+} catch (const std::bad_alloc&) {
+    return out_of_memory();
 }
 
 template <class Action>
@@ -120,7 +138,11 @@ std::invoke_result_t<Action, Manager::Parts&> Manager::call(Action&& action) con
         return Error(Errc::unsupported, 0,
                      "this manager belongs to the parent process; open one in the child");
     }
-    return action(*parts_);
+    try {
+        return action(*parts_);
+    } catch (const std::bad_alloc&) {
+        return out_of_memory();
+    }
 }
 
 Result<TensorId> Manager::put(std::span<const std::byte> bytes) {

@@ -29,6 +29,12 @@ Result<void> write_trace_file(const std::string& path, std::string_view text) {
         }
         done += static_cast<std::size_t>(wrote);
     }
+    // Before the rename: some file systems report a failed write only now.
+    if (fsync(fd) != 0) {
+        const int error = errno;
+        (void)calls.unlink(beside.c_str());
+        return system_error(error, "trace file '{}': writing failed", path);
+    }
     if (std::rename(beside.c_str(), path.c_str()) != 0) {
         const int error = errno;
         (void)calls.unlink(beside.c_str());

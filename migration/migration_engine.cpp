@@ -37,7 +37,7 @@ MigrationEngine::~MigrationEngine() {
     quiesce(lock);
     while (table_.size() > 0) {
         // The list is const to everybody but its owner; the record is ours to retire.
-        TensorRecord& tensor = const_cast<TensorRecord&>(table_.by_birth().front());
+        auto& tensor = const_cast<TensorRecord&>(table_.by_birth().front());
         for (; tensor.held_pins > 0; --tensor.held_pins) (void)tensor.residency.unpin();
         FROSTLINE_CHECK(tensor.residency.release() != Residency::ReleaseResult::retired_later,
                         "the engine was destroyed while a tensor was pinned");
@@ -52,16 +52,22 @@ Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
         const auto room =
             find_room(bytes.size(), lock, [&] { return options_.dram->reserve(bytes.size()); });
         if (room) {
+            ++stores_in_progress_;
             lock.unlock();
-            FROSTLINE_TRY_VOID(options_.dram->write(*room, 0, bytes));
+            const Result<void> written = options_.dram->write(*room, 0, bytes);
             lock.lock();
-            auto id = add(bytes.size(), {*room, std::nullopt}, false, lock);
+            --stores_in_progress_;
+            auto id = written ? add(bytes.size(), {*room, std::nullopt}, false, lock)
+                              : Result<TensorId>(written.error());
             if (!id) options_.dram->release(*room);
+            changed_.notify_all();  // what was stored can be evicted from now on
             return id;
         }
         if (room.error().code() != Errc::no_space) return room.error();
+        lock.unlock();
+        return write_through(bytes, room.error());
     }
-    return write_through(bytes);
+    return write_through(bytes, exceeds_dram(bytes.size()));
 }
 
 Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelease release,
@@ -70,6 +76,7 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
     if (release.call == nullptr) {
         return Error(Errc::invalid_argument, 0, "there is nobody to give the buffer back to");
     }
+    Error no_room = exceeds_dram(buffer.size());
     if (buffer.size() <= options_.dram->info().capacity_bytes) {
         Lock lock(mutex_);
         const auto room =
@@ -80,10 +87,17 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
             return id;
         }
         if (room.error().code() != Errc::no_space) return room.error();
+        no_room = room.error();
     }
-    auto id = write_through(buffer);
+    auto id = write_through(buffer, no_room);
     if (id) release.call(release.user, buffer.data(), buffer.size());
     return id;
+}
+
+Error MigrationEngine::exceeds_dram(std::uint64_t size_bytes) const {
+    return Error(Errc::no_space, 0,
+                 "{} bytes exceed the DRAM budget of {}, and there is no lower tier", size_bytes,
+                 options_.dram->info().capacity_bytes);
 }
 
 // Asks until there is room, or until nothing is under way that could make some.
@@ -97,7 +111,7 @@ Result<Extent> MigrationEngine::find_room(std::uint64_t size_bytes, Lock& lock, 
             decide({PolicyEvent::Kind::pressure, nullptr, size_bytes}, lock);
             room = attempt();  // copies that lay below already made room at once
         }
-        const bool hopeless = mover_.busy() == 0;
+        const bool hopeless = !busy();
         if (room || room.error().code() != Errc::no_space || hopeless) {
             if (waiting_since_ns != 0) {
                 stats_.store_stall_ns += options_.now_ns() - waiting_since_ns;
@@ -113,10 +127,7 @@ Result<Extent> MigrationEngine::find_room(std::uint64_t size_bytes, Lock& lock, 
 }
 
 // For what DRAM cannot hold: the first lower tier that takes it.
-Result<TensorId> MigrationEngine::write_through(std::span<const std::byte> bytes) {
-    Error last(Errc::no_space, 0,
-               "{} bytes exceed the DRAM budget of {}, and there is no lower tier", bytes.size(),
-               options_.dram->info().capacity_bytes);
+Result<TensorId> MigrationEngine::write_through(std::span<const std::byte> bytes, Error last) {
     for (Tier* const tier : options_.tiers.subspan(1)) {
         std::optional<std::uint64_t> checksum;
         const auto extent = write_to(*tier, bytes, checksum);
@@ -249,7 +260,7 @@ void MigrationEngine::quiesce(Lock& lock) {
     closed_ = true;
     for (const TensorRecord& tensor : table_.by_birth()) mover_.cancel(tensor);
     changed_.notify_all();
-    changed_.wait(lock, [this] { return mover_.busy() == 0; });
+    changed_.wait(lock, [this] { return !busy(); });
 }
 
 void MigrationEngine::decide(const PolicyEvent& event, Lock& lock) {
@@ -265,11 +276,15 @@ void MigrationEngine::decide(const PolicyEvent& event, Lock& lock) {
                     usage.open};
     }
     std::vector<Decision> decisions;
-    options_.policy->decide({table_.by_birth(),
-                             table_.by_use(),
-                             {tiers.data(), options_.tiers.size()},
-                             window_.bytes()},
-                            event, decisions);
+    try {
+        options_.policy->decide({table_.by_birth(),
+                                 table_.by_use(),
+                                 {tiers.data(), options_.tiers.size()},
+                                 window_.bytes()},
+                                event, decisions);
+    } catch (const std::bad_alloc&) {
+        // What was decided so far is carried out; the rest is harmless to miss.
+    }
     for (const Decision& decision : decisions) {
         if (closed_) return;  // maybe since the last one, which may have released the lock
         carry_out(decision, lock);

@@ -2,9 +2,10 @@
 // mover do it, and brings tensors back when they are used.
 //
 // Rule of concurrency. One lock guards the table, the policy's view and all counters; it is never
-// held while bytes are copied or a buffer's owner is called back. Pins and unpins go through the
-// residency word alone. Waiting is for the end of a move or release (`changed_`), and nobody waits
-// when none is in progress: then room cannot appear by itself, and the caller gets an error.
+// held while bytes are copied or a buffer's owner is called back. Unpinning goes through the
+// residency word alone. Waiting is for the end of a move, a release or a store (`changed_`), and
+// nobody waits when none is in progress: then room cannot appear by itself, and the caller gets an
+// error.
 #pragma once
 
 #include "allocator/tensor_table.h"
@@ -122,7 +123,10 @@ class MigrationEngine {
     static Error no_such_tensor(TensorId id);
     template <class Attempt>
     Result<Extent> find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt);
-    Result<TensorId> write_through(std::span<const std::byte> bytes);
+    Result<TensorId> write_through(std::span<const std::byte> bytes, Error last);
+    Error exceeds_dram(std::uint64_t size_bytes) const;
+    /// Whether something is under way that may make room.
+    bool busy() const noexcept { return mover_.busy() + stores_in_progress_ > 0; }
     Result<Extent> reserve_below(Tier& tier, std::uint64_t size_bytes);
     Result<Extent> write_to(Tier& tier, std::span<const std::byte> bytes,
                             std::optional<std::uint64_t>& checksum);
@@ -150,6 +154,7 @@ class MigrationEngine {
     EngineStats stats_;
     /// Why the last attempt to bring a tensor to DRAM failed, until somebody asks for it again.
     std::unordered_map<std::uint64_t, Error> failures_;
+    std::size_t stores_in_progress_ = 0;  ///< room reserved, bytes being copied, no record yet
     bool closed_ = false;
 };
 

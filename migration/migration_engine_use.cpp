@@ -12,12 +12,14 @@ namespace {
 
 constexpr TierId kDram{0};
 constexpr std::size_t kReadChunkBytes = std::size_t{4} << 20;
+constexpr int kMostAttempts = 256;
 
 }  // namespace
 
 Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
     Lock lock(mutex_);
     std::uint64_t waiting_since_ns = 0;
+    int attempts = 0;
     failures_.erase(id.packed());  // of an earlier attempt: this one may succeed
     while (true) {
         TensorRecord* const tensor = table_.find(id);
@@ -40,6 +42,11 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
         }
         if (waiting_since_ns == 0) waiting_since_ns = std::max<std::uint64_t>(options_.now_ns(), 1);
         if (!state.moving) {
+            // Others who pin may evict it each time before its turn comes: that must end.
+            if (++attempts > kMostAttempts) {
+                return Error(Errc::no_space, 0, "tensor {}: others' pins leave it no room in DRAM",
+                             id.packed());
+            }
             FROSTLINE_TRY_VOID(bring_to_dram(*tensor, lock));
         } else {
             changed_.wait(lock);
@@ -58,7 +65,7 @@ Result<void> MigrationEngine::bring_to_dram(TensorRecord& tensor, Lock& lock) {
         TensorRecord* const again = table_.find(id);
         if (again == nullptr) return ok();
         started = mover_.start(*again, kDram, lock);
-        if (!started && started.error().code() == Errc::no_space && mover_.busy() > 0) {
+        if (!started && started.error().code() == Errc::no_space && busy()) {
             changed_.wait(lock);
             return ok();
         }

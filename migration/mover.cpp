@@ -52,28 +52,38 @@ Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to,
         FROSTLINE_TRY(room, target_tier.reserve(tensor.size_bytes));
     }
     const Extent target = *room;
-    if (!tensor.residency.begin_move(to)) {
-        target_tier.release(target);
-        return Error(Errc::busy, 0, "the tensor is in use");
+    Result<void> started = Error(Errc::busy, 0, "the tensor is in use");
+    if (tensor.residency.begin_move(to)) {
+        started = submit(tensor, from, target);
+        if (started) return started;
+        FROSTLINE_CHECK(!tensor.residency.end_move(), "a tensor was released under the lock");
     }
+    target_tier.release(target);
+    return started;
+}
+
+Result<void> Mover::submit(TensorRecord& tensor, TierId from, const Extent& target) {
     CopyRequest request;
     request.source_tier = options_.tiers[index_of(from)];
     request.source = tensor.copy_in(from)->extent;
-    request.target_tier = &target_tier;
+    request.target_tier = options_.tiers[index_of(target.tier)];
     request.target = target;
     request.checksum = options_.verify;
-    request.done = [this, &tensor](const CopyOutcome& outcome) { finish(tensor, outcome); };
     // The entry must stand before the copy can finish; finish() waits for the lock we hold.
-    Move& move = moves_[&tensor];
-    move = {{}, from, to, target};
+    Move* move = nullptr;
+    try {
+        request.done = [this, &tensor](const CopyOutcome& outcome) { finish(tensor, outcome); };
+        move = &moves_[&tensor];
+    } catch (const std::bad_alloc&) {
+        return Error(Errc::out_of_memory, 0, "no memory to note a move");
+    }
+    *move = {{}, from, target.tier, target};
     auto ticket = options_.copies->submit(std::move(request));
     if (!ticket) {
         moves_.erase(&tensor);
-        target_tier.release(target);
-        FROSTLINE_CHECK(!tensor.residency.end_move(), "a tensor was released under the lock");
         return ticket.error();
     }
-    move.ticket = *ticket;
+    move->ticket = *ticket;
     leaving_[index_of(from)] += tensor.size_bytes;
     return ok();
 }

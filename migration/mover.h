@@ -88,6 +88,7 @@ class Mover {
     /// `room`: where to copy to, if there is a place already.
     Result<void> start_copy(TensorRecord& tensor, TierId from, TierId to,
                             std::optional<Extent> room);
+    Result<void> submit(TensorRecord& tensor, TierId from, const Extent& target);
     void take_existing_copy(TensorRecord& tensor, TierId from, TierId to, Discards& discards);
     void finish(TensorRecord& tensor, const CopyOutcome& outcome);
     void settle(TensorRecord& tensor, const Move& move, const CopyOutcome& outcome,

@@ -3,8 +3,7 @@
 
 namespace frostline {
 
-void UsageTimeline::add(const Sample& sample) {
-    if (samples_.empty()) samples_.reserve(kMaxSamples);
+void UsageTimeline::add(const Sample& sample) noexcept {
     if (samples_.size() == kMaxSamples) {
         for (std::size_t i = 0; 2 * i < kMaxSamples; ++i) samples_[i] = samples_[2 * i];
         samples_.resize(kMaxSamples / 2);

@@ -20,11 +20,14 @@ class UsageTimeline {
     static constexpr std::size_t kMaxSamples = 8192;
     static constexpr std::uint64_t kFirstIntervalNs = 500'000;
 
+    /// Takes the memory for all samples now, so that add() needs none. May throw std::bad_alloc.
+    UsageTimeline() { samples_.reserve(kMaxSamples); }
+
     /// Whether a sample at this time would be kept; asked first, because taking one costs more.
     bool due(std::uint64_t time_ns) const noexcept {
         return samples_.empty() || time_ns - samples_.back().time_ns >= interval_ns_;
     }
-    void add(const Sample& sample);
+    void add(const Sample& sample) noexcept;
     const std::vector<Sample>& samples() const noexcept { return samples_; }
 
    private:

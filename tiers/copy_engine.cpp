@@ -105,7 +105,18 @@ CopyEngine::Direction& CopyEngine::direction(TierKind source, TierKind target) {
                        static_cast<std::size_t>(target)];
 }
 
+namespace {
+
+thread_local bool is_worker = false;
+
+}  // namespace
+
+bool CopyEngine::on_worker() noexcept {
+    return is_worker;
+}
+
 void CopyEngine::work(Direction& direction) {
+    is_worker = true;
     std::unique_lock lock(direction.mutex);
     while (true) {
         direction.filled.wait(lock, [&] { return stopping_.load() || !direction.queue.empty(); });

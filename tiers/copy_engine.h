@@ -69,6 +69,10 @@ class CopyEngine {
     /// out_of_memory (no thread or no memory for the request); then `done` is not called.
     Result<CopyTicket> submit(CopyRequest request) noexcept;
 
+    /// Whether the calling thread is a worker of some engine. An engine cannot be destroyed there:
+    /// it would wait for itself.
+    static bool on_worker() noexcept;
+
     /// How many directions have work queued.
     std::size_t pending() const;
     /// Without workers only: one chunk of the `pick`-th direction that has work; false if none has.

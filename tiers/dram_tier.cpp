@@ -135,7 +135,7 @@ Result<Extent> DramTier::adopt(std::span<std::byte> buffer, BufferRelease releas
                          buffer.size(), meter_.used_bytes(), info_.capacity_bytes);
         }
         if (adopted_.contains(address)) {
-            return Error(Errc::invalid_argument, 0, "DRAM tier: buffer {} is adopted already",
+            return Error(Errc::busy, 0, "DRAM tier: buffer {} is adopted already",
                          static_cast<const void*>(buffer.data()));
         }
         FROSTLINE_TRY_VOID(trim_to(info_.capacity_bytes - meter_.used_bytes() - buffer.size(), {}));

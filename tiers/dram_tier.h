@@ -45,8 +45,8 @@ class DramTier final : public Tier {
 
     /// Takes over a buffer that already lies in host memory, without copying it; it counts against
     /// the budget with its exact size. The caller may not write to it until it is released.
-    /// Errors: no_space, and then `release` is not called; invalid_argument (null, empty, adopted
-    /// already).
+    /// Errors: no_space, and then `release` is not called; invalid_argument (null, empty), busy
+    /// (adopted already).
     Result<Extent> adopt(std::span<std::byte> buffer, BufferRelease release) noexcept;
 
     /// Undoes an adopt(): the buffer is its owner's again, and `release` is not called.

@@ -13,8 +13,8 @@ enum class TierKind : std::uint8_t { device, dram, pmem, swap };
 inline constexpr std::size_t kTierKinds = 4;
 
 constexpr std::string_view name(TierKind kind) noexcept {
-    constexpr std::array<std::string_view, kTierKinds> names{"device", "dram", "pmem", "swap"};
-    return names[static_cast<std::size_t>(kind)];
+    constexpr std::array<std::string_view, kTierKinds> kNames{"device", "dram", "pmem", "swap"};
+    return kNames[static_cast<std::size_t>(kind)];
 }
 
 /// Names one tier of a manager: its place in the order from fastest (0) to slowest.

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <new>
+#include <system_error>
 #include <utility>
 
 namespace frostline {
@@ -15,7 +17,10 @@ Result<PmemFile> PmemFile::open(const Options& options) noexcept {
     try {
         PmemFile file;
         file.calls_ = options.calls;
-        file.path_ = options.path;
+        // The program may change its directory before the file is removed.
+        std::error_code no_directory;
+        file.path_ = std::filesystem::absolute(options.path, no_directory).string();
+        if (no_directory) file.path_ = options.path;
         FROSTLINE_TRY_VOID(file.acquire());
         std::uint64_t existing_bytes = 0;
         FROSTLINE_TRY_VOID(file.check_owner(options, existing_bytes));
@@ -43,15 +48,15 @@ Result<void> PmemFile::acquire() {
         const int error = errno;
         if (error == EWOULDBLOCK) created_ = false;  // whoever has the lock uses it
         return system_error(error,
-                            "pmem file '{}': cannot be locked (in use by another process? give "
-                            "each process a file of its own)",
+                            "pmem file '{}': cannot be locked; it is in use by another process, "
+                            "or by this one: give each user a file of its own",
                             path_);
     }
     return ok();
 }
 
 Result<void> PmemFile::check_owner(const Options& options, std::uint64_t& existing_bytes) {
-    struct stat status {};
+    struct stat status = {};
     if (calls_->fstat(file_.get(), &status) != 0) {
         return system_error(errno, "pmem file '{}': cannot read its status", path_);
     }
@@ -136,11 +141,22 @@ PmemFile& PmemFile::operator=(PmemFile&& other) noexcept {
 PmemFile::~PmemFile() {
     if (address_ != nullptr) (void)calls_->pmem_unmap(address_, size_bytes_);
     remove_if_created();
+    // Closing would leave the lock with a forked child, which has the same open file.
+    if (file_) (void)calls_->flock(file_.get(), LOCK_UN);
 }
 
-// The lock is still held, so nobody else can have opened it for use in the meantime.
+// By name only if the name still means this file. Nobody else can be using it: it is locked.
 void PmemFile::remove_if_created() noexcept {
-    if (std::exchange(created_, false)) (void)calls_->unlink(path_.c_str());
+    if (!std::exchange(created_, false)) return;
+    const FileDescriptor there(calls_->open(path_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC, 0),
+                               *calls_);
+    struct stat ours = {};
+    struct stat named = {};
+    if (there && calls_->fstat(file_.get(), &ours) == 0 &&
+        calls_->fstat(there.get(), &named) == 0 && ours.st_dev == named.st_dev &&
+        ours.st_ino == named.st_ino) {
+        (void)calls_->unlink(path_.c_str());
+    }
 }
 
 }  // namespace frostline

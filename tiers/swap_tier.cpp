@@ -40,7 +40,7 @@ Result<FileDescriptor> open_unlinked(const SystemCalls& calls, const std::string
 // A tenth stays free for everybody else's files.
 Result<std::uint64_t> usable_bytes(const SystemCalls& calls, const FileDescriptor& file,
                                    const std::string& directory) {
-    struct statvfs status {};
+    struct statvfs status = {};
     if (calls.fstatvfs(file.get(), &status) != 0) {
         return system_error(errno, "swap directory '{}': cannot read its free space", directory);
     }

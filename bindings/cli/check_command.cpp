@@ -1,5 +1,6 @@
-// `frostline check`: opens the tiers that a user means to use, sends twice the DRAM budget through
-// them and compares every byte that comes back, so that a mistake shows before a training run.
+// `frostline check`: opens the tiers that a user means to use, each lower one alone and then all
+// together, sends more through them than DRAM holds and compares every byte that comes back, so
+// that a mistake shows before a training run.
 #include "bindings/byte_size.h"
 #include "bindings/cli/commands.h"
 #include "bindings/manager.h"
@@ -43,16 +44,19 @@ std::vector<std::byte> content(std::uint64_t seed) {
     return bytes;
 }
 
-std::uint64_t lower_bytes(const Manager& manager) {
-    std::uint64_t bytes = 0;
-    for (const TierStats& tier : manager.stats().tiers) {
-        if (std::strcmp(tier.name, "dram") != 0) bytes += tier.budget_bytes;
+void print_tiers(const ManagerStats& stats) {
+    fmt::print("{:<6} {:<9} {:>11} {:>11} {:>11} {:>11}  {}\n", "tier", "label", "budget", "peak",
+               "moved in", "moved out", "location");
+    for (const TierStats& tier : stats.tiers) {
+        fmt::print("{:<6} {:<9} {:>11} {:>11} {:>11} {:>11}  {}\n", tier.name, tier.label,
+                   format_byte_size(tier.budget_bytes), format_byte_size(tier.peak_bytes),
+                   format_byte_size(tier.moved_in_bytes), format_byte_size(tier.moved_out_bytes),
+                   tier.location);
     }
-    return bytes;
 }
 
 // What went wrong, or nothing.
-std::string round_trip(Manager& manager, std::uint64_t total_bytes) {
+std::string move_through(Manager& manager, std::uint64_t total_bytes) {
     std::vector<TensorId> ids;
     for (std::uint64_t i = 0; i < total_bytes / kTensorBytes; ++i) {
         const auto id = manager.put(content(i));
@@ -68,15 +72,42 @@ std::string round_trip(Manager& manager, std::uint64_t total_bytes) {
     return {};
 }
 
-void print_tiers(const ManagerStats& stats) {
-    fmt::print("{:<6} {:<9} {:>11} {:>11} {:>11} {:>11}  {}\n", "tier", "label", "budget", "peak",
-               "moved in", "moved out", "location");
-    for (const TierStats& tier : stats.tiers) {
-        fmt::print("{:<6} {:<9} {:>11} {:>11} {:>11} {:>11}  {}\n", tier.name, tier.label,
-                   format_byte_size(tier.budget_bytes), format_byte_size(tier.peak_bytes),
-                   format_byte_size(tier.moved_in_bytes), format_byte_size(tier.moved_out_bytes),
-                   tier.location);
+// Opens the tiers and sends more through them than DRAM holds. With `checked_bytes` it prints the
+// tiers and says how much that was. Returns what went wrong, or nothing.
+std::string round_trip(const ManagerOptions& options, std::uint64_t* checked_bytes) {
+    auto manager = Manager::open(options);
+    if (!manager) return manager.error().message();
+    std::uint64_t lower_bytes = 0;
+    for (const TierStats& tier : manager->stats().tiers) {
+        if (std::strcmp(tier.name, "dram") != 0) lower_bytes += tier.budget_bytes;
     }
+    const std::uint64_t dram_bytes = *options.dram_bytes;
+    const std::uint64_t total_bytes =
+        std::min({2 * dram_bytes + kTensorBytes, dram_bytes + lower_bytes, kMostBytes});
+    const std::string problem = move_through(*manager, total_bytes);
+    if (checked_bytes != nullptr) {
+        *checked_bytes = total_bytes / kTensorBytes * kTensorBytes;
+        print_tiers(manager->stats());
+    }
+    return problem;
+}
+
+// The same options with one lower tier each, and little DRAM, so that it must be used.
+std::vector<ManagerOptions> each_lower_tier(const ManagerOptions& options) {
+    ManagerOptions small = options;
+    small.dram_bytes = std::min(options.dram_bytes.value_or(0), 4 * kTensorBytes);
+    std::vector<ManagerOptions> out;
+    if (!options.pmem_path.empty()) {
+        out.push_back(small);
+        out.back().swap_directory.clear();
+        out.back().swap_bytes = 0;
+    }
+    if (!options.swap_directory.empty()) {
+        out.push_back(small);
+        out.back().pmem_path.clear();
+        out.back().pmem_bytes = 0;
+    }
+    return out;
 }
 
 }  // namespace
@@ -101,16 +132,16 @@ int check(const std::vector<std::string>& arguments) {
         const auto set = set_option(parsed, name, value.as<std::string>());
         if (!set) return fail(kUsage, fmt::format("check: {}", set.error().message()));
     }
-    auto manager = Manager::open(parsed);
-    if (!manager) return fail(kFailure, manager.error().message());
-    const std::uint64_t dram_bytes = *parsed.dram_bytes;
-    const std::uint64_t total_bytes =
-        std::min({2 * dram_bytes + kTensorBytes, dram_bytes + lower_bytes(*manager), kMostBytes});
-    const std::string problem = round_trip(*manager, total_bytes);
-    print_tiers(manager->stats());
+    // Each lower tier alone first: together, a faster one could take everything.
+    for (const ManagerOptions& alone : each_lower_tier(parsed)) {
+        const std::string problem = round_trip(alone, nullptr);
+        if (!problem.empty()) return fail(kFailure, problem);
+    }
+    std::uint64_t checked_bytes = 0;
+    const std::string problem = round_trip(parsed, &checked_bytes);
     if (!problem.empty()) return fail(kFailure, problem);
-    fmt::print("{} went through these tiers and came back unchanged\n",
-               format_byte_size(total_bytes / kTensorBytes * kTensorBytes));
+    fmt::print("each tier was written and read; {} went through all of them unchanged\n",
+               format_byte_size(checked_bytes));
     return kSuccess;
 }
 

@@ -6,13 +6,13 @@
 #include "bindings/manager.h"
 #include "bindings/python/exceptions.h"
 #include "bindings/trace_file.h"
+#include "tiers/page.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <malloc.h>
+#include <sys/mman.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -28,7 +28,7 @@ namespace {
 // the reference to it.
 void release_owner(void* user, std::byte*, std::uint64_t) {
     const py::gil_scoped_acquire gil;
-    const py::object owner = py::reinterpret_steal<py::object>(static_cast<PyObject*>(user));
+    const auto owner = py::reinterpret_steal<py::object>(static_cast<PyObject*>(user));
     try {
         owner();
     } catch (py::error_already_set& error) {
@@ -88,14 +88,21 @@ std::uint64_t adopt(Manager& manager, std::uintptr_t address, std::size_t size_b
     return value_or_throw(std::move(id)).packed();
 }
 
+// The figures are gathered without the interpreter lock: the engine's lock may be busy.
+ManagerStats gather_stats(const Manager& manager) {
+    const py::gil_scoped_release release;
+    return manager.stats();
+}
+
 py::dict stats(const Manager& manager) {
-    const ManagerStats now = manager.stats();
+    const ManagerStats now = gather_stats(manager);
     py::dict tiers;
     for (const TierStats& tier : now.tiers) {
         py::dict out;
         out["kind"] = tier.name;
         out["label"] = tier.label;
-        out["location"] = tier.location;
+        out["location"] =
+            py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefault(tier.location.c_str()));
         out["budget_bytes"] = tier.budget_bytes;
         out["used_bytes"] = tier.used_bytes;
         out["peak_bytes"] = tier.peak_bytes;
@@ -126,8 +133,11 @@ py::dict stats(const Manager& manager) {
 }
 
 py::dict timeline(const Manager& manager) {
-    const std::vector<UsageSample> samples = manager.timeline();
-    const ManagerStats now = manager.stats();
+    const ManagerStats now = gather_stats(manager);
+    const std::vector<UsageSample> samples = [&] {
+        const py::gil_scoped_release release;
+        return manager.timeline();
+    }();
     py::dict out;
     py::list times;
     for (const UsageSample& sample : samples) {
@@ -140,6 +150,18 @@ py::dict timeline(const Manager& manager) {
         out[now.tiers[i].name] = used;
     }
     return out;
+}
+
+// Gives the whole pages of a dead buffer back to the system, before its allocator gets it: glibc
+// keeps freed blocks below its mmap threshold resident. The next use of them is made cheap by huge
+// pages. Only advice: where it is refused, the pages merely stay.
+void drop_pages(std::uintptr_t address, std::size_t size_bytes) {
+    const std::uintptr_t start = round_up_to_page(address);
+    const std::uintptr_t end = (address + size_bytes) / kPageBytes * kPageBytes;
+    if (end <= start) return;
+    void* const pages = reinterpret_cast<void*>(start);
+    (void)madvise(pages, end - start, MADV_DONTNEED);
+    (void)madvise(pages, end - start, MADV_HUGEPAGE);
 }
 
 void define_manager(py::module_& module) {
@@ -183,10 +205,14 @@ void define_manager(py::module_& module) {
             "close", [](Manager& manager) { value_or_throw(manager.close()); }, unlocked)
         .def("stats", &stats)
         .def("timeline", &timeline)
-        .def("trace", [](Manager& manager) { return value_or_throw(manager.trace()); })
-        .def("write_trace", [](Manager& manager, const std::string& path) {
-            value_or_throw(write_trace_file(path, value_or_throw(manager.trace())));
-        });
+        .def(
+            "trace", [](Manager& manager) { return value_or_throw(manager.trace()); }, unlocked)
+        .def(
+            "write_trace",
+            [](Manager& manager, const std::string& path) {
+                value_or_throw(write_trace_file(path, value_or_throw(manager.trace())));
+            },
+            unlocked);
     py::class_<PinnedBuffer, Unlocked<PinnedBuffer>>(module, "PinnedBuffer", py::buffer_protocol())
         .def_buffer([](const PinnedBuffer& pinned) { return pinned.info(); });
 }
@@ -204,9 +230,6 @@ PYBIND11_MODULE(_core, module) {
         return value_or_throw(frostline::parse_byte_size(text));
     });
     module.def("format_byte_size", &frostline::format_byte_size);
-    module.def("return_freed_blocks", [](std::size_t at_least_bytes) {
-        // glibc takes an int, and nothing beyond half of its heap size.
-        constexpr std::size_t kLargest = std::size_t{32} << 20;
-        (void)mallopt(M_MMAP_THRESHOLD, static_cast<int>(std::min(at_least_bytes, kLargest)));
-    });
+    module.def("drop_pages", &drop_pages, py::arg("address"), py::arg("size_bytes"),
+               py::call_guard<py::gil_scoped_release>());
 }

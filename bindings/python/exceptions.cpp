@@ -1,6 +1,7 @@
 // The classes, and the translation of the C++ exception that carries an Error to Python.
 #include "bindings/python/exceptions.h"
 
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -29,13 +30,16 @@ PyObject* class_of(Errc code) {
     return code == Errc::no_space ? classes.no_space : classes.error;
 }
 
-void translate(std::exception_ptr thrown) {
+void translate(std::exception_ptr thrown) {  // NOLINT(performance-unnecessary-value-param)
     try {
         if (thrown) std::rethrow_exception(thrown);
     } catch (const Raised& raised) {
         const Error& error = raised.error;
-        py::object type = py::reinterpret_borrow<py::object>(class_of(error.code()));
-        py::object instance = type(error.message());
+        const auto type = py::reinterpret_borrow<py::object>(class_of(error.code()));
+        // A message may hold a path that is not text, or end in the middle of a letter.
+        const auto message = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+            error.message(), static_cast<py::ssize_t>(std::strlen(error.message())), "replace"));
+        py::object instance = type(message);
         instance.attr("code") = std::string(name(error.code()));
         PyErr_SetObject(type.ptr(), instance.ptr());
     }

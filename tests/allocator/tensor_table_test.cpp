@@ -41,11 +41,11 @@ std::vector<TensorId> ids(const Order& order) {
 }
 
 TEST(TensorId, IsOneNumberAndBack) {
-    constexpr TensorId id{0x12345678, 0x9abcdef0};
-    static_assert(id.packed() == 0x9abcdef012345678);
-    static_assert(TensorId::from_packed(id.packed()) == id);
-    static_assert(!TensorId{}.valid() && !TensorId{5, 0}.valid() && id.valid());
-    EXPECT_NE(id, (TensorId{id.slot, id.generation + 1}));
+    constexpr TensorId kId{0x12345678, 0x9abcdef0};
+    static_assert(kId.packed() == 0x9abcdef012345678);
+    static_assert(TensorId::from_packed(kId.packed()) == kId);
+    static_assert(!TensorId{}.valid() && !TensorId{5, 0}.valid() && kId.valid());
+    EXPECT_NE(kId, (TensorId{kId.slot, kId.generation + 1}));
 }
 
 TEST(TensorTable, ANewTensorIsWhatWasAskedFor) {

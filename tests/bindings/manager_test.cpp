@@ -50,7 +50,7 @@ class ManagerTest : public testing::Test {
     }
     // A file as a user might name it.
     std::string file(const char* name, std::uint64_t size_bytes, mode_t mode = 0600) const {
-        const std::string path = folder_.file(name);
+        std::string path = folder_.file(name);
         std::ofstream(path) << std::string(size_bytes, 'x');
         EXPECT_EQ(::chmod(path.c_str(), mode), 0);
         return path;

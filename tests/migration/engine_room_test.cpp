@@ -282,8 +282,9 @@ TEST_F(EngineRoom, uses_fetch_what_was_born_before) {
     ASSERT_TRUE(rig.put(some(2 * kMi)).has_value());
     rig.run_all_copies();
     EXPECT_EQ(rig.used(0), 0U);
-    for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
-        const auto pinned = rig.pin(*id);
+    std::reverse(ids.begin(), ids.end());
+    for (const TensorId id : ids) {
+        const auto pinned = rig.pin(id);
         ASSERT_TRUE(pinned.has_value());
         rig.engine().unpin(*pinned);
         rig.run_all_copies();

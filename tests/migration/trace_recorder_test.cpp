@@ -161,7 +161,7 @@ std::string random_step(TraceRecorder& recorder, std::size_t events) {
         now += kernels.back().duration_ns;
     }
     recorder.end_step(now);
-    const std::string text = recorder.text();
+    std::string text = recorder.text();
     const auto parsed = parse(text);
     EXPECT_TRUE(parsed.has_value()) << text;
     if (!parsed) return text;

@@ -301,6 +301,8 @@ TEST(CopyEngine, WhatDoneHoldsIsDroppedWithoutALock) {
         struct Calls {
             CopyEngine* engine;
             std::promise<std::size_t>* dropped;
+            Calls(CopyEngine* made_by, std::promise<std::size_t>* tells)
+                : engine(made_by), dropped(tells) {}
             ~Calls() { dropped->set_value(engine->pending()); }
         };
         auto held = std::make_shared<Calls>(engine.get(), &dropped);

@@ -215,7 +215,7 @@ TEST(DramTier, WhatCannotBeAdoptedIsLeftAlone) {
     const auto part = buffer.first(kMiB / 4);
     const auto extent = tier->adopt(part, lender.release());
     ASSERT_TRUE(extent.has_value());
-    EXPECT_EQ(tier->adopt(part, lender.release()).error().code(), Errc::invalid_argument);
+    EXPECT_EQ(tier->adopt(part, lender.release()).error().code(), Errc::busy);
     EXPECT_EQ(tier->usage().used_bytes, kMiB / 4) << "a refusal was charged";
     tier->cancel_adoption(*extent);
     EXPECT_EQ(lender.returns(buffer) + lender.returns(large), 0);

@@ -44,11 +44,11 @@ enum class Call : std::uint8_t {
 inline constexpr std::size_t kCalls = 17;
 
 constexpr std::string_view name(Call call) noexcept {
-    constexpr std::array<std::string_view, kCalls> names{
+    constexpr std::array<std::string_view, kCalls> kNames{
         "none",     "open",    "mkostemp",        "unlink",     "close",     "fstat",
         "fstatvfs", "flock",   "posix_fallocate", "pread",      "pwrite",    "mmap",
         "munmap",   "madvise", "pmem_map_file",   "pmem_unmap", "pmem_msync"};
-    return names[static_cast<std::size_t>(call)];
+    return kNames[static_cast<std::size_t>(call)];
 }
 
 /// What goes wrong: the `nth` use of `call` (from 1), and with `from_then_on` every later one.

@@ -34,7 +34,7 @@ class PmemFileTest : public testing::Test {
         ASSERT_EQ(::chmod(path().c_str(), mode), 0);
     }
     static struct stat status(const std::string& path) {
-        struct stat status {};
+        struct stat status = {};
         EXPECT_EQ(::lstat(path.c_str(), &status), 0) << path;
         return status;
     }

@@ -44,7 +44,7 @@ class SwapTierTest : public testing::Test {
         return -1;
     }
     struct stat swap_status() const {
-        struct stat status {};
+        struct stat status = {};
         EXPECT_EQ(::fstat(swap_file(), &status), 0);
         return status;
     }

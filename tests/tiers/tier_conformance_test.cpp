@@ -7,12 +7,12 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
-
-extern char** environ;
 
 namespace frostline {
 namespace {

@@ -43,8 +43,8 @@ inline std::uint64_t random_size(std::mt19937_64& random, std::uint64_t max_byte
 enum class Specimen : std::uint8_t { dram, pmem, swap, swap_by_pages };
 
 inline std::ostream& operator<<(std::ostream& out, Specimen specimen) {
-    constexpr std::array<const char*, 4> names{"dram", "pmem", "swap", "swap_by_pages"};
-    return out << names[static_cast<std::size_t>(specimen)];
+    constexpr std::array<const char*, 4> kNames{"dram", "pmem", "swap", "swap_by_pages"};
+    return out << kNames[static_cast<std::size_t>(specimen)];
 }
 
 /// A fresh tier in `folder`. Its calls go through the fault layer.

@@ -6,8 +6,9 @@ a lower tier, Frostline gives the memory back: the alias goes, and with it PyTor
 
 import torch
 
-from ._core import Error
-from ._storage import (WeakStorage, can_count_users, key_of, shared, storage_of, tensor_over)
+from ._core import Error, drop_pages
+from ._storage import (WeakStorage, can_count_users, is_sole_owner, key_of, shared, storage_of,
+                       tensor_over)
 
 # How many settle rounds a storage that others still refer to stays charged to the budget. Moving it
 # would free nothing while they hold it, so it is left to them.
@@ -55,7 +56,10 @@ class _Alias:
 
     def __call__(self):
         self.check()
-        self.tensor = None
+        tensor, self.tensor = self.tensor, None
+        if tensor is not None and is_sole_owner(tensor):
+            storage = storage_of(tensor)
+            drop_pages(storage.data_ptr(), storage.nbytes())
 
 
 class _Stored:
@@ -120,7 +124,7 @@ class Entry:
             self._leave_to_others(alias)  # resized: what was adopted is freed memory
             return True
         # Here `alias` is only one more name for the tensor, not one more tensor.
-        if shared(self.key):
+        if shared(storage):
             if self._patience > 0:
                 return False
             self._leave_to_others(alias)

@@ -53,4 +53,7 @@ class KnownTensors:
                     self._storages[weak.key] = weak
 
     def _forget_dead(self):
-        self._storages = {k: weak for k, weak in self._storages.items() if not weak.expired()}
+        # A copy, because modules that run in other threads are noted without the lock.
+        for key, weak in list(self._storages.items()):
+            if weak.expired():
+                self._storages.pop(key, None)

@@ -31,10 +31,6 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         pmem_bytes: size of the pmem file; default: the whole file if it exists, else 1 GiB.
         swap_bytes: most that the swap file may grow to; default: nine tenths of what is free.
         verify: checksum everything that leaves DRAM and compare it when it returns.
-        return_memory: make the C library give freed blocks of at least min_bytes back to the system
-            at once, for the whole process (mallopt's M_MMAP_THRESHOLD). Otherwise it keeps many of
-            them, and what was moved away does not show in the process's size. Has no effect where
-            the environment sets MALLOC_MMAP_THRESHOLD_.
 
     May be entered any number of times, nested or in several threads; opening it once and entering
     it for each step keeps the tiers. Parameters and buffers of modules that run while it is entered
@@ -46,7 +42,7 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
     """
 
     def __init__(self, dram, pmem=None, swap=None, min_bytes="1MiB", *, pmem_bytes=None,
-                 swap_bytes=None, verify=False, return_memory=True):
+                 swap_bytes=None, verify=False):
         options = {"dram": dram, "pmem_bytes": pmem_bytes, "swap_bytes": swap_bytes,
                    "verify": str(verify).lower(),
                    "pmem": None if pmem is None else os.fsencode(pmem),
@@ -57,8 +53,6 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
             error.args = (f"min_bytes: {error}",)
             raise
         self._manager = _core.Manager({k: v for k, v in options.items() if v is not None})
-        if return_memory and "MALLOC_MMAP_THRESHOLD_" not in os.environ:
-            _core.return_freed_blocks(self._min_bytes)
         self._process = os.getpid()
         self._known = KnownTensors()
         self._entries = weakref.WeakValueDictionary()  # storage key -> Entry
@@ -83,8 +77,8 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         return self
 
     def __exit__(self, *exception):
-        self._known.unwatch()
         self._entered.hooks.pop().__exit__(*exception)
+        self._known.unwatch()
         self._settle_idle()
 
     def step(self):
@@ -145,7 +139,10 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         try:
             entry = Entry(self._manager, tensor)
         except _core.Error as error:
-            self._warn(error)
+            # Busy: the memory is still lent for an older version of this storage, or was saved by
+            # another thread at this moment.
+            if error.code != "busy":
+                self._warn(error)
             return None
         self._entries[entry.key] = entry
         if entry.held:
@@ -162,8 +159,12 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
             except IndexError:
                 return  # other threads settle, too
             entry = reference()
-            if entry is not None and not entry.settle_if_idle(self._manager):
-                self._held.append(reference)
+            settled = entry is None
+            try:
+                settled = settled or entry.settle_if_idle(self._manager)
+            finally:
+                if not settled:
+                    self._held.append(reference)
 
     def _warn(self, error):
         if error.code not in self._warned:

@@ -41,11 +41,11 @@ _count_references = getattr(torch._C, "_storage_Use_Count", None)
 
 
 def _references_of_lone_tensor():
-    # What a storage with a single tensor counts differs between versions: a storage object that
-    # Python has seen may count as a reference of its own.
+    # What is counted for a storage with a single tensor differs between versions: the Python object
+    # of the storage may count, too. Hence the same here as in shared(): that object is alive.
     lone = torch.empty(1)
-    weak = WeakStorage(storage_of(lone))
-    return _count_references(weak.key)
+    storage = storage_of(lone)
+    return _count_references(key_of(storage))
 
 
 _LONE = _references_of_lone_tensor() if _count_references else None
@@ -56,9 +56,21 @@ def can_count_users():
     return _count_references is not None
 
 
-def shared(key):
-    """Whether more than one tensor refers to the storage behind a key, which must be alive."""
-    return _count_references(key) > _LONE
+def shared(storage):
+    """Whether more than one tensor refers to a storage that the caller got from storage_of()."""
+    return _count_references(key_of(storage)) > _LONE
+
+
+def is_sole_owner(tensor):
+    """Whether nothing but this tensor can reach its memory, so that the bytes die with it.
+
+    Memory that torch did not allocate (from numpy, a file, another library) may have users that no
+    count tells of; its storage cannot be resized. False where this torch cannot tell.
+    """
+    storage = storage_of(tensor)
+    if not can_count_users() or not storage.resizable() or storage.is_shared():
+        return False
+    return not shared(storage)
 
 
 def tensor_over(storage, dtype, size, stride, offset):
