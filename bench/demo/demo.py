@@ -21,7 +21,6 @@ from report import clear_report, render_table, write_report
 from settings import (
     FULL,
     LONG_ROUND_S,
-    MALLOC_ENVIRONMENT,
     MIB,
     MIN_OFFLOAD_BYTES,
     QUICK,
@@ -144,7 +143,7 @@ class DemoRun:
             "count_saved": mode == "plain" and turn == 1,
             "tiers": self._tiers() if mode == "offloaded" else None,
         }
-        environment = {**os.environ, **MALLOC_ENVIRONMENT, "OMP_NUM_THREADS": str(self.threads)}
+        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         result = run_child(job, self.folder, environment, self.progress.tick)
         self.runs[mode].append(result)
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from charts import Frame, resident_chart, thin, tier_panel, tier_timeline
 from compare import describe_saving
-from settings import TIER_NAMES, as_size
+from settings import TIER_NAMES, TIER_TITLES, as_size
 
 HERE = Path(__file__).parent
-TIER_TITLES = {"dram": "DRAM", "pmem": "pmem", "swap": "swap"}
 
 
 def relative(

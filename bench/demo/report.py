@@ -8,14 +8,7 @@ from pathlib import Path
 
 from compare import describe_saving
 from page import render_page
-from settings import TIER_NAMES, as_size
-
-TIER_TITLES = {
-    "dram": "DRAM",
-    "pmem": "pmem",
-    "swap": "swap",
-}
-
+from settings import TIER_NAMES, TIER_TITLES, as_size
 
 def tier_label(name: str, tier: dict) -> str:
     """The label as it is printed: what is emulated, and by what."""

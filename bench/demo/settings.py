@@ -1,4 +1,4 @@
-"""What one demo run trains and with which budgets: shapes, sizes, the malloc environment."""
+"""What one demo run trains and with which budgets: shapes and sizes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,11 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 TIER_NAMES = ("dram", "pmem", "swap")
+TIER_TITLES = {"dram": "DRAM", "pmem": "pmem", "swap": "swap"}
 
 # Smaller tensors (layer-norm statistics, log-sums of the softmax) are left where they are: they
 # are a thousandth of the bytes and most of the tensors.
 MIN_OFFLOAD_BYTES = MIB
-
-# glibc raises its mmap threshold (up to 32 MiB) whenever a large block is freed. From then on
-# blocks below it come from the heap, whose holes are never given back: the peak of a plain run
-# grows by a third and says nothing about what the run needs. A threshold that is set stays put.
-# The second line lets the kernel use huge pages for these blocks, so that mapping them afresh in
-# each step costs little. Both modes run with exactly the same environment.
-MALLOC_ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": str(MIB),
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
 
 # A round that took longer than this is not repeated unless that was asked for: old versions of
 # PyTorch need three times as long for a step, and nobody waits minutes for a first look.

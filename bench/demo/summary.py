@@ -7,7 +7,7 @@ import statistics
 from dataclasses import asdict
 
 from compare import check_all
-from settings import MALLOC_ENVIRONMENT, TIER_NAMES, Plan
+from settings import TIER_NAMES, Plan
 
 EMULATED_NOTE = {
     "pmem": "pmem is emulated: a file mapped through libpmem on a file system without DAX. What "
@@ -55,9 +55,7 @@ def notes(tiers: dict[str, dict], extra: list[str]) -> list[str]:
             found.append(EMULATED_NOTE.get(name, OTHER_EMULATED_NOTE.format(name=name)))
     found.append(
         "Plain and offloaded runs are separate processes that take turns, with the same number "
-        "of threads, the same seed and the same environment ("
-        + ", ".join(f"{key}={value}" for key, value in MALLOC_ENVIRONMENT.items())
-        + "), which makes the C library return freed memory at once."
+        "of threads, the same seed and the same environment."
     )
     found.append(
         "Peak memory is VmHWM, the most that was ever resident in the process: PyTorch itself, "
@@ -118,6 +116,5 @@ def summarise(
             "frostline": offloaded[0]["frostline"],
             "python": platform.python_version(),
         },
-        "malloc_environment": dict(MALLOC_ENVIRONMENT),
         "notes": notes(tiers, extra_notes),
     }
