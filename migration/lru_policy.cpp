@@ -47,13 +47,15 @@ bool drop_spare_copies(const PolicyView& view, std::size_t tier, std::uint64_t b
     const std::size_t decisions_before = decisions.size();
     const Room room_before = room;
     const auto id = static_cast<TierId>(tier);
-    for (const TensorRecord& each : view.by_use) {
+    // From the most recently used, whose eviction is furthest away. C++20 has views::reverse for
+    // this, which clang 14 cannot compile with GCC's library.
+    for (auto each = view.by_use.rbegin(); each != view.by_use.rend(); ++each) {  // NOLINT
         if (room.fits(tier, bytes)) return true;
-        const ResidencyState state = each.residency.load();
+        const ResidencyState state = each->residency.load();
         if (state.home == id || state.moving || state.released) continue;
-        if (!has_copy(each, id, decisions)) continue;
-        decisions.push_back({Decision::Action::drop_copy, each.id(), id});
-        room.give(tier, each.size_bytes);
+        if (!has_copy(*each, id, decisions)) continue;
+        decisions.push_back({Decision::Action::drop_copy, each->id(), id});
+        room.give(tier, each->size_bytes);
     }
     if (room.fits(tier, bytes)) return true;
     decisions.resize(decisions_before);

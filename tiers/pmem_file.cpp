@@ -141,20 +141,18 @@ PmemFile& PmemFile::operator=(PmemFile&& other) noexcept {
 PmemFile::~PmemFile() {
     if (address_ != nullptr) (void)calls_->pmem_unmap(address_, size_bytes_);
     remove_if_created();
-    // Closing would leave the lock with a forked child, which has the same open file.
-    if (file_) (void)calls_->flock(file_.get(), LOCK_UN);
+    // Closing would leave the lock with a forked child, which has the same open file. Like what
+    // follows, this is not for the table: nothing depends on it.
+    if (file_) (void)::flock(file_.get(), LOCK_UN);
 }
 
-// By name only if the name still means this file. Nobody else can be using it: it is locked.
+// Unless the name means another file by now. Nobody else can be using this one: it is locked.
 void PmemFile::remove_if_created() noexcept {
     if (!std::exchange(created_, false)) return;
-    const FileDescriptor there(calls_->open(path_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC, 0),
-                               *calls_);
     struct stat ours = {};
     struct stat named = {};
-    if (there && calls_->fstat(file_.get(), &ours) == 0 &&
-        calls_->fstat(there.get(), &named) == 0 && ours.st_dev == named.st_dev &&
-        ours.st_ino == named.st_ino) {
+    const bool known = ::fstat(file_.get(), &ours) == 0 && ::lstat(path_.c_str(), &named) == 0;
+    if (!known || (ours.st_dev == named.st_dev && ours.st_ino == named.st_ino)) {
         (void)calls_->unlink(path_.c_str());
     }
 }

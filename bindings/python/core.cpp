@@ -6,13 +6,13 @@
 #include "bindings/manager.h"
 #include "bindings/python/exceptions.h"
 #include "bindings/trace_file.h"
-#include "tiers/page.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <sys/mman.h>
+#include <malloc.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -152,17 +152,24 @@ py::dict timeline(const Manager& manager) {
     return out;
 }
 
-// Gives the whole pages of a dead buffer back to the system, before its allocator gets it: glibc
-// keeps freed blocks below its mmap threshold resident. The next use of them is made cheap by huge
-// pages. Only advice: where it is refused, the pages merely stay.
-void drop_pages(std::uintptr_t address, std::size_t size_bytes) {
-    const std::uintptr_t start = round_up_to_page(address);
-    const std::uintptr_t end = (address + size_bytes) / kPageBytes * kPageBytes;
-    if (end <= start) return;
-    void* const pages = reinterpret_cast<void*>(start);
-    (void)madvise(pages, end - start, MADV_DONTNEED);
-    (void)madvise(pages, end - start, MADV_HUGEPAGE);
-}
+// Gives freed memory back to the system each time so much was moved away or given up. glibc keeps
+// freed blocks below its mmap threshold resident, those of the program's temporaries included, and
+// before 2.38 hardly ever fits another aligned block of the same size into them: without this, what
+// was moved away would not show in the process's size. Faulting the pages in again costs time,
+// hence not each time. Thread-safe.
+class FreedMemory {
+   public:
+    explicit FreedMemory(std::size_t every_bytes) : every_bytes_(every_bytes) {}
+    void add(std::size_t size_bytes) {
+        if (freed_bytes_.fetch_add(size_bytes) + size_bytes < every_bytes_) return;
+        freed_bytes_.store(0);
+        (void)malloc_trim(0);
+    }
+
+   private:
+    std::size_t every_bytes_;
+    std::atomic<std::size_t> freed_bytes_{0};
+};
 
 void define_manager(py::module_& module) {
     using Id = std::uint64_t;
@@ -230,6 +237,8 @@ PYBIND11_MODULE(_core, module) {
         return value_or_throw(frostline::parse_byte_size(text));
     });
     module.def("format_byte_size", &frostline::format_byte_size);
-    module.def("drop_pages", &drop_pages, py::arg("address"), py::arg("size_bytes"),
-               py::call_guard<py::gil_scoped_release>());
+    py::class_<FreedMemory>(module, "FreedMemory")
+        .def(py::init<std::size_t>(), py::arg("every_bytes"))
+        .def("add", &FreedMemory::add, py::arg("size_bytes"),
+             py::call_guard<py::gil_scoped_release>());
 }

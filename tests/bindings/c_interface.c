@@ -57,7 +57,7 @@ static int use_adoption(frostline_context* context) {
          FROSTLINE_OK);
     MUST(released == 0);
     MUST(frostline_adopt(context, lent, sizeof lent, count_release, &released, 0, &id) ==
-         FROSTLINE_INVALID_ARGUMENT);
+         FROSTLINE_BUSY);
     MUST(frostline_settle(context, id) == FROSTLINE_OK);
     MUST(frostline_drop(context, id) == FROSTLINE_OK);
     MUST(released == sizeof lent);

@@ -6,9 +6,8 @@ a lower tier, Frostline gives the memory back: the alias goes, and with it PyTor
 
 import torch
 
-from ._core import Error, drop_pages
-from ._storage import (WeakStorage, can_count_users, is_sole_owner, key_of, shared, storage_of,
-                       tensor_over)
+from ._core import Error
+from ._storage import WeakStorage, can_count_users, key_of, shared, storage_of, tensor_over
 
 # How many settle rounds a storage that others still refer to stays charged to the budget. Moving it
 # would free nothing while they hold it, so it is left to them.
@@ -40,11 +39,12 @@ def is_movable(tensor, min_bytes):
 class _Alias:
     """The adopted memory. Called by Frostline, on any thread, when the bytes have left it."""
 
-    __slots__ = ("tensor", "version", "modified")
+    __slots__ = ("tensor", "version", "modified", "freed_memory")
 
-    def __init__(self, tensor, version):
+    def __init__(self, tensor, version, freed_memory):
         self.tensor = tensor.detach()
         self.version = version
+        self.freed_memory = freed_memory
         self.modified = False
 
     def check(self):
@@ -56,10 +56,10 @@ class _Alias:
 
     def __call__(self):
         self.check()
-        tensor, self.tensor = self.tensor, None
-        if tensor is not None and is_sole_owner(tensor):
-            storage = storage_of(tensor)
-            drop_pages(storage.data_ptr(), storage.nbytes())
+        if self.tensor is not None:
+            size_bytes = storage_of(self.tensor).nbytes()
+            self.tensor = None
+            self.freed_memory.add(size_bytes)
 
 
 class _Stored:
@@ -70,17 +70,21 @@ class _Stored:
     object meanwhile.
     """
 
-    __slots__ = ("manager", "id")
+    __slots__ = ("manager", "id", "size_bytes", "freed_memory")
 
-    def __init__(self, manager, tensor_id):
+    def __init__(self, manager, tensor_id, size_bytes, freed_memory):
         self.manager = manager
         self.id = tensor_id
+        self.size_bytes = size_bytes
+        self.freed_memory = freed_memory
 
     def __del__(self):
         try:
             self.manager.drop(self.id)
         except Error:
-            pass  # a forked child, and the tensor is its parent's
+            return  # a forked child, and the tensor is its parent's
+        # A backward pass frees as much in gradients of its own as in what it drops here.
+        self.freed_memory.add(self.size_bytes)
 
 
 class Entry:
@@ -92,18 +96,18 @@ class Entry:
     __slots__ = ("key", "held", "_stored", "_alias", "_weak", "_address", "_nbytes", "_patience",
                  "_version", "__weakref__")
 
-    def __init__(self, manager, tensor):
+    def __init__(self, manager, tensor, freed_memory):
         storage = storage_of(tensor)
         self._weak = WeakStorage(storage)
         self.key = self._weak.key
         self._address = storage.data_ptr()
         self._nbytes = storage.nbytes()
-        self._alias = _Alias(tensor, tensor._version)
+        self._alias = _Alias(tensor, tensor._version, freed_memory)
         self._version = tensor._version
         self._patience = _PATIENCE
         self.held = can_count_users()
         tensor_id = manager.adopt(self._address, self._nbytes, self._alias, self.held)
-        self._stored = _Stored(manager, tensor_id)
+        self._stored = _Stored(manager, tensor_id, self._nbytes, freed_memory)
 
     @staticmethod
     def key_of(tensor):
@@ -135,7 +139,7 @@ class Entry:
     # In this order, because another thread may be using the entry: a storage that is not stored
     # has an alias for good. Dropping makes Frostline call the old one.
     def _leave_to_others(self, tensor):
-        self._alias = _Alias(tensor, self._version)
+        self._alias = _Alias(tensor, self._version, self._alias.freed_memory)
         self._stored = None
 
     def storage(self, manager):

@@ -18,6 +18,8 @@ from . import _core
 from ._entry import Entry, Saved, is_movable
 from ._known_tensors import KnownTensors
 
+_LEAST_TRIMMED_BYTES = 32 << 20
+
 
 class offload:  # noqa: N801 (reads like a context manager of the standard library)
     """Context manager that offloads the tensors autograd saves while it is entered.
@@ -43,16 +45,21 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
 
     def __init__(self, dram, pmem=None, swap=None, min_bytes="1MiB", *, pmem_bytes=None,
                  swap_bytes=None, verify=False):
-        options = {"dram": dram, "pmem_bytes": pmem_bytes, "swap_bytes": swap_bytes,
-                   "verify": str(verify).lower(),
+        options = {"dram": None if dram is None else str(dram),
                    "pmem": None if pmem is None else os.fsencode(pmem),
-                   "swap": None if swap is None else os.fsencode(swap)}
+                   "pmem_bytes": None if pmem_bytes is None else str(pmem_bytes),
+                   "swap": None if swap is None else os.fsencode(swap),
+                   "swap_bytes": None if swap_bytes is None else str(swap_bytes),
+                   "verify": str(verify).lower()}
         try:
             self._min_bytes = max(1, _core.parse_byte_size(str(min_bytes)))
         except _core.InvalidArgument as error:
             error.args = (f"min_bytes: {error}",)
             raise
         self._manager = _core.Manager({k: v for k, v in options.items() if v is not None})
+        # As much freed memory as the budget may stay resident, beside it.
+        budget = self._manager.stats()["tiers"]["dram"]["budget_bytes"]
+        self._freed_memory = _core.FreedMemory(max(budget, _LEAST_TRIMMED_BYTES))
         self._process = os.getpid()
         self._known = KnownTensors()
         self._entries = weakref.WeakValueDictionary()  # storage key -> Entry
@@ -137,7 +144,7 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         if found is not None and found.holds(tensor):
             return found
         try:
-            entry = Entry(self._manager, tensor)
+            entry = Entry(self._manager, tensor, self._freed_memory)
         except _core.Error as error:
             # Busy: the memory is still lent for an older version of this storage, or was saved by
             # another thread at this moment.

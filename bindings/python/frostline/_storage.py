@@ -61,18 +61,6 @@ def shared(storage):
     return _count_references(key_of(storage)) > _LONE
 
 
-def is_sole_owner(tensor):
-    """Whether nothing but this tensor can reach its memory, so that the bytes die with it.
-
-    Memory that torch did not allocate (from numpy, a file, another library) may have users that no
-    count tells of; its storage cannot be resized. False where this torch cannot tell.
-    """
-    storage = storage_of(tensor)
-    if not can_count_users() or not storage.resizable() or storage.is_shared():
-        return False
-    return not shared(storage)
-
-
 def tensor_over(storage, dtype, size, stride, offset):
     """A tensor of the given geometry (offset and strides in elements) on a storage."""
     return torch.empty(0, dtype=dtype).set_(storage, offset, size, stride)
