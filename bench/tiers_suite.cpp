@@ -127,7 +127,7 @@ Row swap_row(const Media& media, bool write) {
                      : media.copy(*media.swap, media.swap_extent, *media.dram, media.dram_extent);
     };
     return compare_row("tiers", write ? "dram to swap (page cache)" : "swap (page cache) to dram",
-                       "GiB/s", write ? "pwrite, same file" : "pread, same file", "real",
+                       "GiB/s", write ? "the tier alone, pwrite" : "the tier alone, pread", "real",
                        alternate(kRepetitions, ours, bare));
 }
 

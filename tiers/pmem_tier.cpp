@@ -122,8 +122,7 @@ std::byte* PmemTier::host_address(const Extent& extent) const noexcept {
 }
 
 // A file that stands in for pmem lies in the page cache, and its mapped pages would count as this
-// process's memory: what left for a lower tier must really leave. Pages shared with a neighbouring
-// extent are merely faulted in again.
+// process's memory: what left for a lower tier must really leave.
 void PmemTier::leave_process(std::byte* address, std::uint64_t size_bytes) const noexcept {
     if (file_.is_pmem()) return;
     const std::uint64_t start = reinterpret_cast<std::uint64_t>(address) / kPageBytes * kPageBytes;

@@ -36,7 +36,8 @@ typedef enum frostline_status {
 typedef struct frostline_context frostline_context;
 /* A tensor held in DRAM. */
 typedef struct frostline_pinned frostline_pinned;
-/* Names a tensor; 0 is never one. An id that was dropped is never used again by its context. */
+/* Names a tensor; 0 is never one. An id that was dropped is not used again by its context until its
+ * slot has had 2^32 - 1 other tensors. */
 typedef uint64_t frostline_id;
 
 /* "major.minor.patch"; static. */

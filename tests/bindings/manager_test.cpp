@@ -16,6 +16,8 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -266,6 +268,35 @@ TEST_F(ManagerTest, adopted_buffers_come_back_once) {
         }
     }
     EXPECT_EQ(released, 10);
+}
+
+// The owner of a buffer lets go of the last manager on the very worker that gives the buffer back.
+TEST_F(ManagerTest, may_end_on_its_own_worker) {
+    struct Owner {
+        std::optional<Manager> manager;
+        std::promise<void> is_last;
+        std::promise<void> ended;
+    };
+    Owner owner;
+    Bytes moves = some(kMi * 15 / 16);  // so much that it leaves at once
+    Bytes stays = some(100);
+    {
+        auto manager = Manager::open(small());
+        ASSERT_TRUE(manager.has_value());
+        owner.manager = *manager;
+        const auto ended = [](void* user, std::byte*, std::uint64_t) {
+            static_cast<Owner*>(user)->ended.set_value();
+        };
+        ASSERT_TRUE(manager->adopt(stays, {ended, &owner}, true).has_value());
+        const auto given_back = [](void* user, std::byte*, std::uint64_t) {
+            auto* const mine = static_cast<Owner*>(user);
+            mine->is_last.get_future().wait();
+            mine->manager.reset();
+        };
+        ASSERT_TRUE(manager->adopt(moves, {given_back, &owner}, false).has_value());
+    }
+    owner.is_last.set_value();
+    owner.ended.get_future().wait();  // the tiers go, and give back what they still had
 }
 
 }  // namespace
