@@ -84,7 +84,7 @@ std::string round_trip(const ManagerOptions& options, std::uint64_t* checked_byt
     const std::uint64_t dram_bytes = *options.dram_bytes;
     const std::uint64_t total_bytes =
         std::min({2 * dram_bytes + kTensorBytes, dram_bytes + lower_bytes, kMostBytes});
-    const std::string problem = move_through(*manager, total_bytes);
+    std::string problem = move_through(*manager, total_bytes);
     if (checked_bytes != nullptr) {
         *checked_bytes = total_bytes / kTensorBytes * kTensorBytes;
         print_tiers(manager->stats());
