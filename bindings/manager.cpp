@@ -113,7 +113,8 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
         if (gone->fork.is_child()) return;
         if (CopyEngine::on_worker()) {
             // The owner of a buffer let go of the last manager while it was given the buffer back:
-            // the worker that runs this cannot wait for its own end.
+            // the worker that runs this cannot wait for its own end. Nobody waits for this thread,
+            // so a process that exits at this very moment may cut it short.
             std::thread([gone] { delete gone; }).detach();
         } else {
             delete gone;

@@ -6,7 +6,9 @@
 #include "tests/tiers/seed.h"
 #include "tests/tiers/tier_specimen.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -295,8 +297,12 @@ TEST_F(ManagerTest, may_end_on_its_own_worker) {
         };
         ASSERT_TRUE(manager->adopt(moves, {given_back, &owner}, false).has_value());
     }
+    const int pmem = ::open(folder_.file("pmem").c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(pmem, 0);
     owner.is_last.set_value();
-    owner.ended.get_future().wait();  // the tiers go, and give back what they still had
+    owner.ended.get_future().wait();       // the engine goes, and gives back what it still had
+    EXPECT_EQ(::flock(pmem, LOCK_EX), 0);  // the tiers are gone when the lock is free
+    EXPECT_EQ(::close(pmem), 0);
 }
 
 }  // namespace
