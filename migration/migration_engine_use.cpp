@@ -82,9 +82,8 @@ PinnedBytes MigrationEngine::pin_in_dram(TensorRecord& tensor, Access access) {
     FROSTLINE_CHECK(
         tensor.residency.pin(tensor.id().generation, access) == Residency::PinResult::pinned,
         "a living tensor could not be pinned");
-    TensorCopy& copy = *tensor.copies[index_of(kDram)];
-    if (access == Access::write) copy.checksum.reset();
-    return {&tensor, {options_.dram->host_address(copy.extent), tensor.size_bytes}};
+    const Extent& extent = tensor.copy_in(kDram)->extent;
+    return {&tensor, {options_.dram->host_address(extent), tensor.size_bytes}};
 }
 
 void MigrationEngine::count_use(const TensorRecord& tensor, std::uint64_t stall_ns) {
@@ -154,8 +153,7 @@ Result<void> MigrationEngine::read_pinned(const TensorRecord& tensor, const Tens
         FROSTLINE_TRY_VOID(tier.read(
             copy.extent, done, out.subspan(done, std::min(kReadChunkBytes, out.size() - done))));
     }
-    if (options_.verify && copy.checksum && copy.extent.tier != kDram &&
-        checksum(out) != *copy.checksum) {
+    if (copy.checksum && checksum(out) != *copy.checksum) {
         return Error(Errc::corrupt, 0, "tensor {}: {} bytes came back changed from {}",
                      tensor.id().packed(), out.size(), name(tier.info().kind));
     }
