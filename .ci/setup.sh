@@ -14,7 +14,7 @@ readonly cuda_runtime_version=13.0.96
 readonly packages=(
     g++ cmake ninja-build pkgconf libpmem-dev libboost-dev
     libboost-program-options-dev libgtest-dev libgmock-dev libfmt-dev nlohmann-json3-dev
-    libxxhash-dev libexpected-dev python3 python3-venv python3-dev)
+    libxxhash-dev libexpected-dev libhwloc-dev libnuma-dev liburing-dev python3 python3-venv python3-dev)
 
 # ---- Debian's packages ----
 
@@ -55,7 +55,7 @@ require_tools() {
         command -v "$tool" >/dev/null ||
             die "this is not Debian, and '$tool' is missing; needed are g++ 12 or newer, CMake" \
                 "3.25, Ninja, pkg-config, Python 3, and the development files of libpmem," \
-                "Boost, GoogleTest, fmt, nlohmann_json and xxHash"
+                "Boost, GoogleTest, fmt, nlohmann_json, xxHash, hwloc, libnuma and liburing"
     done
 }
 

@@ -167,12 +167,16 @@ Result<void> DramTier::read(const Extent& extent, std::uint64_t offset,
     return ok();
 }
 
-Result<void> DramTier::fence(const Extent&) noexcept {
+Result<void> DramTier::fence(std::span<const Extent>) noexcept {
     return ok();
 }
 
 std::byte* DramTier::host_address(const Extent& extent) const noexcept {
     return reinterpret_cast<std::byte*>(extent.offset);
+}
+
+Result<std::unique_ptr<TransferQueue>> DramTier::open_queue() noexcept {
+    return std::unique_ptr<TransferQueue>();
 }
 
 std::uint64_t DramTier::cached_bytes() const noexcept {

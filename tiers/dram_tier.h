@@ -40,8 +40,11 @@ class DramTier final : public Tier {
                        std::span<const std::byte> bytes) noexcept override;
     Result<void> read(const Extent& extent, std::uint64_t offset,
                       std::span<std::byte> bytes) noexcept override;
-    Result<void> fence(const Extent& extent) noexcept override;
+    using Tier::fence;
+    Result<void> fence(std::span<const Extent> extents) noexcept override;
     std::byte* host_address(const Extent& extent) const noexcept override;
+    Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
+    void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
 
     /// Takes over a buffer that already lies in host memory, without copying it; it counts against
     /// the budget with its exact size. The caller may not write to it until it is released.

@@ -102,23 +102,29 @@ Result<void> PmemTier::read(const Extent& extent, std::uint64_t offset,
     return ok();
 }
 
-Result<void> PmemTier::fence(const Extent& extent) noexcept {
+Result<void> PmemTier::fence(std::span<const Extent> extents) noexcept {
     if (file_.is_pmem()) {
         pmem_drain();
         return ok();
     }
-    std::byte* const start = host_address(extent);
-    if (calls_->pmem_msync(start, extent.length_bytes) != 0) {
-        meter_.close();
-        return system_error(errno, "pmem tier '{}': {} bytes could not be made durable",
-                            info_.location, extent.length_bytes);
+    for (const Extent& extent : extents) {
+        std::byte* const start = host_address(extent);
+        if (calls_->pmem_msync(start, extent.length_bytes) != 0) {
+            meter_.close();
+            return system_error(errno, "pmem tier '{}': {} bytes could not be made durable",
+                                info_.location, extent.length_bytes);
+        }
+        leave_process(start, extent.length_bytes);
     }
-    leave_process(start, extent.length_bytes);
     return ok();
 }
 
 std::byte* PmemTier::host_address(const Extent& extent) const noexcept {
     return file_.address() + extent.offset;
+}
+
+Result<std::unique_ptr<TransferQueue>> PmemTier::open_queue() noexcept {
+    return std::unique_ptr<TransferQueue>();
 }
 
 // A file that stands in for pmem lies in the page cache, and its mapped pages would count as this

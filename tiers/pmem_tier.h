@@ -37,8 +37,11 @@ class PmemTier final : public Tier {
                        std::span<const std::byte> bytes) noexcept override;
     Result<void> read(const Extent& extent, std::uint64_t offset,
                       std::span<std::byte> bytes) noexcept override;
-    Result<void> fence(const Extent& extent) noexcept override;
+    using Tier::fence;
+    Result<void> fence(std::span<const Extent> extents) noexcept override;
     std::byte* host_address(const Extent& extent) const noexcept override;
+    Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
+    void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
 
    private:
     PmemTier(const Options& options, PmemFile file);

@@ -183,12 +183,16 @@ Result<void> SwapTier::read(const Extent& extent, std::uint64_t offset,
     return ok();
 }
 
-Result<void> SwapTier::fence(const Extent&) noexcept {
+Result<void> SwapTier::fence(std::span<const Extent>) noexcept {
     return ok();
 }
 
 std::byte* SwapTier::host_address(const Extent&) const noexcept {
     return nullptr;
+}
+
+Result<std::unique_ptr<TransferQueue>> SwapTier::open_queue() noexcept {
+    return std::unique_ptr<TransferQueue>();
 }
 
 }  // namespace frostline

@@ -40,8 +40,11 @@ class SwapTier final : public Tier {
                        std::span<const std::byte> bytes) noexcept override;
     Result<void> read(const Extent& extent, std::uint64_t offset,
                       std::span<std::byte> bytes) noexcept override;
-    Result<void> fence(const Extent& extent) noexcept override;
+    using Tier::fence;
+    Result<void> fence(std::span<const Extent> extents) noexcept override;
     std::byte* host_address(const Extent& extent) const noexcept override;
+    Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
+    void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
 
    private:
     SwapTier(const Options& options, FileDescriptor file, std::uint64_t capacity_bytes);

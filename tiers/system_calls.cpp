@@ -3,8 +3,12 @@
 
 #include <fcntl.h>
 #include <libpmem.h>
+#include <liburing.h>
+#include <linux/fs.h>
+#include <numaif.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,11 +25,21 @@ const SystemCalls& SystemCalls::real() noexcept {
         .fstatvfs = ::fstatvfs,
         .flock = ::flock,
         .posix_fallocate = ::posix_fallocate,
+        .fallocate = ::fallocate,
+        .block_device_size =
+            [](int fd, std::uint64_t* size_bytes) { return ::ioctl(fd, BLKGETSIZE64, size_bytes); },
         .pread = ::pread,
         .pwrite = ::pwrite,
         .mmap = ::mmap,
         .munmap = ::munmap,
         .madvise = ::madvise,
+        .mbind = ::mbind,
+        .move_pages = ::move_pages,
+        .uring_init = ::io_uring_queue_init_params,
+        .uring_register_files = ::io_uring_register_files,
+        .uring_register_buffers = ::io_uring_register_buffers,
+        .uring_submit_and_wait = ::io_uring_submit_and_wait,
+        .uring_result = [](int result) { return result; },
         .pmem_map_file = ::pmem_map_file,
         .pmem_unmap = ::pmem_unmap,
         .pmem_msync = ::pmem_msync,

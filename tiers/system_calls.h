@@ -7,6 +7,11 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
+
+struct io_uring;
+struct io_uring_params;
+struct iovec;
 
 namespace frostline {
 
@@ -21,11 +26,25 @@ struct SystemCalls {
     int (*fstatvfs)(int fd, struct statvfs* out);
     int (*flock)(int fd, int operation);
     int (*posix_fallocate)(int fd, off_t offset, off_t length);
+    int (*fallocate)(int fd, int mode, off_t offset, off_t length);
+    /// The ioctl BLKGETSIZE64.
+    int (*block_device_size)(int fd, std::uint64_t* size_bytes);
     ssize_t (*pread)(int fd, void* buffer, size_t count, off_t offset);
     ssize_t (*pwrite)(int fd, const void* buffer, size_t count, off_t offset);
     void* (*mmap)(void* address, size_t length, int protection, int flags, int fd, off_t offset);
     int (*munmap)(void* address, size_t length);
     int (*madvise)(void* address, size_t length, int advice);
+    long (*mbind)(void* address, unsigned long length, int mode, const unsigned long* nodes,
+                  unsigned long max_node, unsigned flags);
+    long (*move_pages)(int pid, unsigned long count, void** pages, const int* nodes, int* status,
+                       int flags);
+    // liburing's: they return -errno.
+    int (*uring_init)(unsigned entries, io_uring* ring, io_uring_params* parameters);
+    int (*uring_register_files)(io_uring* ring, const int* files, unsigned count);
+    int (*uring_register_buffers)(io_uring* ring, const iovec* buffers, unsigned count);
+    int (*uring_submit_and_wait)(io_uring* ring, unsigned wait_for);
+    /// What a completion reports, passed through: bytes, or -errno.
+    int (*uring_result)(int result);
     void* (*pmem_map_file)(const char* path, size_t length, int flags, mode_t mode,
                            size_t* mapped_length, int* is_pmem);
     int (*pmem_unmap)(void* address, size_t length);

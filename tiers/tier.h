@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -20,7 +21,19 @@ constexpr std::string_view name(Label label) noexcept {
     return label == Label::real ? "real" : "emulated";
 }
 
-/// What a tier is; fixed when it is created.
+/// How fast a tier is from the host's side, as measured (see Calibration); 0: not measured.
+struct TierSpeed {
+    std::uint64_t read_bytes_per_s = 0;
+    std::uint64_t write_bytes_per_s = 0;
+    std::uint64_t read_latency_ns = 0;   ///< of one page
+    std::uint64_t write_latency_ns = 0;  ///< of one page
+    /// More threads than this that write at once do not make it faster.
+    std::uint32_t best_writers = 1;
+
+    friend bool operator==(const TierSpeed&, const TierSpeed&) = default;
+};
+
+/// What a tier is; fixed once its creator has shared it.
 struct TierInfo {
     TierId id{};
     TierKind kind{};
@@ -30,6 +43,10 @@ struct TierInfo {
     std::uint64_t granularity_bytes = 1;  ///< reservations are charged in multiples of this
     bool host_addressable = false;        ///< host_address() gives an address
     bool durable = false;                 ///< fenced bytes survive a power cut
+    int numa_node = -1;                   ///< the node it hangs off; -1: several, or not known
+    std::string access;                   ///< how it is reached, such as "io_uring, O_DIRECT"
+    std::string fallback;                 ///< why it is not reached in a better way; empty if it is
+    TierSpeed speed;
 };
 
 /// How full a tier is.
@@ -37,6 +54,47 @@ struct TierUsage {
     std::uint64_t used_bytes = 0;  ///< reserved now
     std::uint64_t peak_bytes = 0;  ///< the most that was reserved at once
     bool open = true;              ///< false once the medium failed: it takes no new data
+};
+
+/// One transfer between host memory and a place within an extent.
+struct Transfer {
+    enum class Direction : std::uint8_t { read, write };
+    Direction direction{};
+    Extent extent;
+    std::uint64_t offset = 0;    ///< within the extent
+    std::span<std::byte> bytes;  ///< not empty; stays put until the transfer has ended
+    std::uint64_t tag = 0;       ///< comes back with the end; the caller's own
+};
+
+struct TransferEnd {
+    std::uint64_t tag = 0;
+    Result<void> status = ok();
+};
+
+/// Transfers in flight on one tier, for media that do several at a time. For one thread at a time;
+/// the tier outlives it. Part of the tier's interface, which is why it is virtual.
+class TransferQueue {
+   public:
+    TransferQueue() = default;
+    TransferQueue(const TransferQueue&) = delete;
+    TransferQueue& operator=(const TransferQueue&) = delete;
+    virtual ~TransferQueue() = default;
+
+    /// The most transfers in flight at once.
+    virtual std::size_t depth() const noexcept = 0;
+    /// The most bytes of one transfer. Offsets within an extent are multiples of it.
+    virtual std::uint64_t block_bytes() const noexcept = 0;
+    /// Whether memory can be an end of a transfer as it lies. If not, the bytes go through
+    /// staging().
+    virtual bool takes(std::span<const std::byte> bytes) const noexcept = 0;
+    /// The `slot`-th of depth() buffers of block_bytes() each that a transfer can use.
+    /// Errors: out_of_memory.
+    virtual Result<std::span<std::byte>> staging(std::size_t slot) noexcept = 0;
+    /// Starts a transfer; there must be fewer than depth() in flight. Whatever goes wrong is told
+    /// by its end.
+    virtual void push(const Transfer& transfer) noexcept = 0;
+    /// Waits for the end of one of the transfers in flight, of which there must be one.
+    virtual TransferEnd wait() noexcept = 0;
 };
 
 /// A medium. All functions may be called from any thread; two calls may touch the same extent at
@@ -67,12 +125,20 @@ class Tier {
     virtual Result<void> read(const Extent& extent, std::uint64_t offset,
                               std::span<std::byte> bytes) noexcept = 0;
 
-    /// Returns when everything written to the extent before is in place; on a durable tier, when
-    /// it would survive a power cut. Nothing may point to the bytes before that.
-    virtual Result<void> fence(const Extent& extent) noexcept = 0;
+    /// Returns when everything that the calling thread wrote to the extents before is in place; on
+    /// a durable tier, when it would survive a power cut. Nothing may point to the bytes before
+    /// that. One call for many extents costs little more than for one.
+    virtual Result<void> fence(std::span<const Extent> extents) noexcept = 0;
+    Result<void> fence(const Extent& extent) noexcept { return fence({&extent, 1}); }
 
     /// Where the host finds the extent's bytes, or nullptr if it cannot address them.
     virtual std::byte* host_address(const Extent& extent) const noexcept = 0;
+
+    /// A queue for the copies of one thread, or nullptr where a copy is the CPU's own work.
+    virtual Result<std::unique_ptr<TransferQueue>> open_queue() noexcept = 0;
+
+    /// Takes note of what was measured. Called at most once, before other threads use the tier.
+    virtual void calibrated(const TierSpeed& speed) noexcept = 0;
 };
 
 }  // namespace frostline

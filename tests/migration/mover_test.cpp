@@ -206,8 +206,13 @@ TEST_F(MoverTest, a_copy_that_cannot_be_queued_is_rolled_back) {
         Result<void> read(const Extent&, std::uint64_t, std::span<std::byte>) noexcept override {
             return ok();
         }
-        Result<void> fence(const Extent&) noexcept override { return ok(); }
+        using Tier::fence;
+        Result<void> fence(std::span<const Extent>) noexcept override { return ok(); }
         std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
+        Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
+            return std::unique_ptr<TransferQueue>();
+        }
+        void calibrated(const TierSpeed&) noexcept override {}
         std::uint64_t reserved = 0;
 
        private:

@@ -43,12 +43,17 @@ class StubTier final : public Tier {
         if (offset >= fail_read_at) return refusal_;
         return ok();
     }
-    Result<void> fence(const Extent&) noexcept override {
+    using Tier::fence;
+    Result<void> fence(std::span<const Extent>) noexcept override {
         ++fences;
         if (fail_fence) return refusal_;
         return ok();
     }
     std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
+    Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
+        return std::unique_ptr<TransferQueue>();
+    }
+    void calibrated(const TierSpeed&) noexcept override {}
 
     std::uint64_t fail_write_at = UINT64_MAX;
     std::uint64_t fail_read_at = UINT64_MAX;

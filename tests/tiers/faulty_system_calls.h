@@ -32,22 +32,53 @@ enum class Call : std::uint8_t {
     fstatvfs,
     flock,
     posix_fallocate,
+    fallocate,
+    block_device_size,
     pread,
     pwrite,
     mmap,
     munmap,
     madvise,
+    mbind,
+    move_pages,
+    uring_init,
+    uring_register_files,
+    uring_register_buffers,
+    uring_submit_and_wait,
+    uring_result,
     pmem_map_file,
     pmem_unmap,
     pmem_msync,
 };
-inline constexpr std::size_t kCalls = 17;
+inline constexpr std::size_t kCalls = 26;
 
 constexpr std::string_view name(Call call) noexcept {
-    constexpr std::array<std::string_view, kCalls> kNames{
-        "none",     "open",    "mkostemp",        "unlink",     "close",     "fstat",
-        "fstatvfs", "flock",   "posix_fallocate", "pread",      "pwrite",    "mmap",
-        "munmap",   "madvise", "pmem_map_file",   "pmem_unmap", "pmem_msync"};
+    constexpr std::array<std::string_view, kCalls> kNames{"none",
+                                                          "open",
+                                                          "mkostemp",
+                                                          "unlink",
+                                                          "close",
+                                                          "fstat",
+                                                          "fstatvfs",
+                                                          "flock",
+                                                          "posix_fallocate",
+                                                          "fallocate",
+                                                          "block_device_size",
+                                                          "pread",
+                                                          "pwrite",
+                                                          "mmap",
+                                                          "munmap",
+                                                          "madvise",
+                                                          "mbind",
+                                                          "move_pages",
+                                                          "uring_init",
+                                                          "uring_register_files",
+                                                          "uring_register_buffers",
+                                                          "uring_submit_and_wait",
+                                                          "uring_result",
+                                                          "pmem_map_file",
+                                                          "pmem_unmap",
+                                                          "pmem_msync"};
     return kNames[static_cast<std::size_t>(call)];
 }
 
@@ -109,6 +140,9 @@ inline bool strikes(Call call) {
 inline int fault_errno() {
     return armed_faults->fault.error;
 }
+inline int fault_errno_or_zero() {
+    return armed_faults == nullptr ? 0 : fault_errno();
+}
 inline bool falls_short() {
     return armed_faults->fault.falls_short;
 }
@@ -139,12 +173,19 @@ int and_fail(Call call, Real&& real) {
     return done(call, -1);
 }
 
+/// For liburing's calls, which return -errno.
+template <class Real>
+int or_fail_negated(Call call, Real&& real) {
+    return strikes(call) ? done(call, -fault_errno()) : done(call, real());
+}
+
+/// `failure` is what the call returns when it fails.
 template <class Transfer>
-ssize_t transfer(Call call, std::size_t count, Transfer&& real) {
+ssize_t transfer(Call call, std::size_t count, Transfer&& real, ssize_t failure = -1) {
     const bool struck = strikes(call);
     if (struck && !falls_short()) {
         errno = fault_errno();
-        return done(call, ssize_t{-1});
+        return done(call, failure);
     }
     if (struck) count = std::max<std::size_t>(1, count / 2);
     if (armed_faults != nullptr) count = std::min(count, armed_faults->max_transfer_bytes);
@@ -206,6 +247,16 @@ inline const SystemCalls& faulty_system_calls() {
                 return done(Call::posix_fallocate,
                             struck ? fault_errno() : real.posix_fallocate(fd, offset, length));
             },
+        .fallocate =
+            [](int fd, int mode, off_t offset, off_t length) {
+                return or_fail(Call::fallocate, -1,
+                               [=] { return real.fallocate(fd, mode, offset, length); });
+            },
+        .block_device_size =
+            [](int fd, std::uint64_t* size_bytes) {
+                return or_fail(Call::block_device_size, -1,
+                               [=] { return real.block_device_size(fd, size_bytes); });
+            },
         .pread =
             [](int fd, void* buffer, size_t count, off_t offset) {
                 return transfer(Call::pread, count, [=](std::size_t bytes) {
@@ -232,6 +283,52 @@ inline const SystemCalls& faulty_system_calls() {
             [](void* address, size_t length, int advice) {
                 return or_fail(Call::madvise, -1,
                                [=] { return real.madvise(address, length, advice); });
+            },
+        .mbind =
+            [](void* address, unsigned long length, int mode, const unsigned long* nodes,
+               unsigned long max_node, unsigned flags) {
+                return or_fail(Call::mbind, -1L, [=] {
+                    return real.mbind(address, length, mode, nodes, max_node, flags);
+                });
+            },
+        .move_pages =
+            [](int pid, unsigned long count, void** pages, const int* nodes, int* status,
+               int flags) {
+                return or_fail(Call::move_pages, -1L, [=] {
+                    return real.move_pages(pid, count, pages, nodes, status, flags);
+                });
+            },
+        .uring_init =
+            [](unsigned entries, io_uring* ring, io_uring_params* parameters) {
+                return or_fail_negated(Call::uring_init,
+                                       [=] { return real.uring_init(entries, ring, parameters); });
+            },
+        .uring_register_files =
+            [](io_uring* ring, const int* files, unsigned count) {
+                return or_fail_negated(Call::uring_register_files, [=] {
+                    return real.uring_register_files(ring, files, count);
+                });
+            },
+        .uring_register_buffers =
+            [](io_uring* ring, const iovec* buffers, unsigned count) {
+                return or_fail_negated(Call::uring_register_buffers, [=] {
+                    return real.uring_register_buffers(ring, buffers, count);
+                });
+            },
+        .uring_submit_and_wait =
+            [](io_uring* ring, unsigned wait_for) {
+                return or_fail_negated(Call::uring_submit_and_wait,
+                                       [=] { return real.uring_submit_and_wait(ring, wait_for); });
+            },
+        .uring_result =
+            [](int result) {
+                return static_cast<int>(transfer(
+                    Call::uring_result, result > 0 ? static_cast<std::size_t>(result) : 0,
+                    [=](std::size_t bytes) {
+                        return result > 0 ? static_cast<ssize_t>(bytes)
+                                          : static_cast<ssize_t>(result);
+                    },
+                    -fault_errno_or_zero()));
             },
         .pmem_map_file = map_file,
         .pmem_unmap =
