@@ -34,7 +34,7 @@ Comparison alternate(int repetitions, const std::function<double()>& value,
 }
 
 Row compare_row(std::string suite, std::string name, std::string unit, std::string baseline,
-                std::string label, const Comparison& comparison) {
+                std::string label, const Comparison& comparison, double bar) {
     const double against = comparison.baseline.median;
     return {std::move(suite),
             std::move(name),
@@ -44,7 +44,8 @@ Row compare_row(std::string suite, std::string name, std::string unit, std::stri
             against,
             against > 0 ? comparison.value.median / against : 0,
             comparison.value.spread,
-            std::move(label)};
+            std::move(label),
+            bar};
 }
 
 double seconds(const std::function<void()>& work) {
@@ -54,12 +55,15 @@ double seconds(const std::function<void()>& work) {
 }
 
 void print_table(const std::vector<Row>& rows) {
-    fmt::print("{:<34} {:>10} {:<6} {:>10} {:>7} {:>7}  {:<9} {}\n", "name", "median", "unit",
-               "baseline", "ratio", "spread", "label", "compared with");
+    fmt::print("{:<34} {:>10} {:<6} {:>10} {:>7} {:>12} {:>7}  {:<9} {}\n", "name", "median",
+               "unit", "baseline", "ratio", "bar", "spread", "label", "compared with");
     for (const Row& row : rows) {
-        fmt::print("{:<34} {:>10.2f} {:<6} {:>10.2f} {:>7.2f} {:>6.0f}%  {:<9} {}\n", row.name,
-                   row.value, row.unit, row.baseline_value, row.ratio, row.spread * 100, row.label,
-                   row.baseline);
+        const std::string bar = row.bar == 0 ? ""
+                                             : fmt::format("{:.2f} {}", row.bar,
+                                                           row.ratio >= row.bar ? "met" : "missed");
+        fmt::print("{:<34} {:>10.2f} {:<6} {:>10.2f} {:>7.2f} {:>12} {:>6.0f}%  {:<9} {}\n",
+                   row.name, row.value, row.unit, row.baseline_value, row.ratio, bar,
+                   row.spread * 100, row.label, row.baseline);
     }
 }
 
@@ -74,7 +78,8 @@ bool write_json(const std::string& path, const std::vector<Row>& rows) {
                         {"baseline_value", row.baseline_value},
                         {"ratio", row.ratio},
                         {"spread", row.spread},
-                        {"label", row.label}});
+                        {"label", row.label},
+                        {"bar", row.bar}});
     }
     std::ofstream file(path);
     file << list.dump(2) << '\n';

@@ -21,6 +21,7 @@ struct Row {
     double ratio = 0;
     double spread = 0;
     std::string label;  ///< real, emulated or simulated
+    double bar = 0;     ///< what the ratio is to reach, at least; 0: no such bar
 };
 
 struct Suite {
@@ -51,7 +52,7 @@ Comparison alternate(int repetitions, const std::function<double()>& value,
 
 /// The row of a comparison.
 Row compare_row(std::string suite, std::string name, std::string unit, std::string baseline,
-                std::string label, const Comparison& comparison);
+                std::string label, const Comparison& comparison, double bar = 0);
 
 /// Seconds that `work` takes.
 double seconds(const std::function<void()>& work);

@@ -1,19 +1,18 @@
-// Copies through the copy engine, each against a bare loop over the same medium in the same
-// directory, alternated: memcpy into DRAM, pmem_memcpy into a mapping on tmpfs (libpmem's real
-// paths, forced, hence `emulated`), and write and read of a file.
+// Copies through the copy engine, each against a bare loop over the same medium, alternated: memcpy
+// into DRAM, and pmem_memcpy into a mapping on tmpfs (libpmem's real paths, forced, hence
+// `emulated`). The swap tier's rows are in swap_rows.cpp.
+#include "bench/media.h"
 #include "bench/suite.h"
+#include "bench/swap_rows.h"
 #include "tiers/copy_engine.h"
 #include "tiers/dram_tier.h"
 #include "tiers/pmem_tier.h"
-#include "tiers/swap_tier.h"
 
 #include <libpmem.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -22,140 +21,81 @@
 namespace frostline::bench {
 namespace {
 
-constexpr int kRepetitions = 7;
+constexpr int kRepetitions = 9;
 constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
-template <class T>
-T expect(Result<T> result) {
-    if (!result) throw std::runtime_error(result.error().message());
-    if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
-double gib_per_second(const std::function<void()>& work) {
-    return static_cast<double>(kBytes) / kGib / seconds(work);
+double gib_per_second(double elapsed_s) {
+    return static_cast<double>(kBytes) / kGib / elapsed_s;
 }
 
 // The tiers of one run, each with an extent of kBytes whose pages have been touched.
-struct Media {
-    std::unique_ptr<DramTier> dram;
-    std::unique_ptr<PmemTier> pmem;
-    std::unique_ptr<SwapTier> swap;
-    std::unique_ptr<CopyEngine> copies;
-    Extent dram_extent, other_dram_extent, pmem_extent, swap_extent;
+struct Memory {
+    std::unique_ptr<DramTier> dram =
+        expect(DramTier::create({.id = TierId{0}, .capacity_bytes = 2 * kBytes}));
+    std::unique_ptr<PmemTier> pmem =
+        expect(PmemTier::create({.id = TierId{1},
+                                 .path = "/dev/shm/frostline-bench-" + std::to_string(getpid()),
+                                 .size_bytes = kBytes}));
+    std::unique_ptr<CopyEngine> engine = expect(CopyEngine::create({.chunk_bytes = kChunkBytes}));
+    Extents first{*dram, kBytes, kBytes};
+    Extents second{*dram, kBytes, kBytes};
+    Extents persistent{*pmem, kBytes, kBytes};
 
-    Media() {
-        const std::string unique = "frostline-bench-" + std::to_string(getpid());
-        dram = expect(DramTier::create({.id = TierId{0}, .capacity_bytes = 2 * kBytes}));
-        pmem = expect(PmemTier::create(
-            {.id = TierId{1}, .path = "/dev/shm/" + unique, .size_bytes = kBytes}));
-        const char* const directory = std::getenv("TMPDIR");
-        swap = expect(SwapTier::create({.id = TierId{2},
-                                        .directory = directory != nullptr ? directory : "/tmp",
-                                        .size_bytes = kBytes,
-                                        .growth_bytes = kBytes}));
-        copies = expect(CopyEngine::create({.chunk_bytes = kChunkBytes}));
-        dram_extent = expect(dram->reserve(kBytes));
-        other_dram_extent = expect(dram->reserve(kBytes));
-        pmem_extent = expect(pmem->reserve(kBytes));
-        swap_extent = expect(swap->reserve(kBytes));
-        std::memset(address(dram_extent), 1, kBytes);
-        std::memset(address(other_dram_extent), 2, kBytes);
+    Memory() {
+        first.fill();
+        second.fill();
     }
-
-    std::byte* address(const Extent& extent) const { return dram->host_address(extent); }
-
-    double copy(Tier& source, const Extent& from, Tier& target, const Extent& to) const {
-        return gib_per_second([&] {
-            std::promise<Result<void>> done;
-            CopyRequest request{
-                &source, from,
-                &target, to,
-                false,   [&](const CopyOutcome& outcome) {
-                                    done.set_value(outcome.status); }};
-            expect(copies->submit(std::move(request)));
-            expect(done.get_future().get());
-        });
+    static std::byte* address(const Extents& extents) {
+        return extents.tier().host_address(extents.all().front());
     }
 };
 
-// Calls `work` for each chunk of the whole.
-void in_chunks(const std::function<void(std::uint64_t offset)>& work) {
-    for (std::uint64_t offset = 0; offset < kBytes; offset += kChunkBytes) work(offset);
+// `loop` does one chunk at an offset, and `finish` what comes after the last.
+Row row(
+    const Memory& memory, const std::string& name, const Flow& flow, double bar,
+    const std::string& with, const std::string& label,
+    const std::function<void(std::uint64_t offset)>& loop,
+    const std::function<void()>& finish = [] {}) {
+    const auto ours = [&] { return gib_per_second(run_copies(*memory.engine, {flow}).seconds); };
+    const auto bare = [&] {
+        return gib_per_second(seconds([&] {
+            for (std::uint64_t offset = 0; offset < kBytes; offset += kChunkBytes) loop(offset);
+            finish();
+        }));
+    };
+    return compare_row("tiers", name, "GiB/s", with, label, alternate(kRepetitions, ours, bare),
+                       bar);
 }
 
-Row pmem_row(const Media& media, bool write) {
-    std::byte* const memory = media.address(media.dram_extent);
-    std::byte* const mapping = media.pmem->host_address(media.pmem_extent);
-    const auto bare = [&] {
-        return gib_per_second([&] {
-            in_chunks([&](std::uint64_t offset) {
-                if (write) {
-                    (void)pmem_memcpy(mapping + offset, memory + offset, kChunkBytes,
-                                      PMEM_F_MEM_NODRAIN);
-                } else {
-                    std::memcpy(memory + offset, mapping + offset, kChunkBytes);
-                }
-            });
-            if (write) pmem_drain();
-        });
-    };
-    const auto ours = [&] {
-        return write ? media.copy(*media.dram, media.dram_extent, *media.pmem, media.pmem_extent)
-                     : media.copy(*media.pmem, media.pmem_extent, *media.dram, media.dram_extent);
-    };
-    return compare_row("tiers", write ? "dram to pmem" : "pmem to dram", "GiB/s",
-                       write ? "pmem_memcpy and drain, tmpfs" : "memcpy, tmpfs", "emulated",
-                       alternate(kRepetitions, ours, bare));
-}
-
-Row swap_row(const Media& media, bool write) {
-    std::byte* const memory = media.address(media.dram_extent);
-    // The same file through the tier itself, without engine and worker.
-    const auto bare = [&] {
-        return gib_per_second([&] {
-            in_chunks([&](std::uint64_t offset) {
-                const std::span<std::byte> chunk(memory + offset, kChunkBytes);
-                expect(write ? media.swap->write(media.swap_extent, offset, chunk)
-                             : media.swap->read(media.swap_extent, offset, chunk));
-            });
-        });
-    };
-    const auto ours = [&] {
-        return write ? media.copy(*media.dram, media.dram_extent, *media.swap, media.swap_extent)
-                     : media.copy(*media.swap, media.swap_extent, *media.dram, media.dram_extent);
-    };
-    return compare_row("tiers", write ? "dram to swap (page cache)" : "swap (page cache) to dram",
-                       "GiB/s", write ? "the tier alone, pwrite" : "the tier alone, pread", "real",
-                       alternate(kRepetitions, ours, bare));
-}
-
-Row dram_row(const Media& media) {
-    const auto bare = [&] {
-        return gib_per_second([&] {
-            in_chunks([&](std::uint64_t offset) {
-                std::memcpy(media.address(media.other_dram_extent) + offset,
-                            media.address(media.dram_extent) + offset, kChunkBytes);
-            });
-        });
-    };
-    const auto ours = [&] {
-        return media.copy(*media.dram, media.dram_extent, *media.dram, media.other_dram_extent);
-    };
-    return compare_row("tiers", "dram to dram", "GiB/s", "memcpy", "real",
-                       alternate(kRepetitions, ours, bare));
+std::vector<Row> memory_rows() {
+    const Memory memory;
+    std::byte* const first = Memory::address(memory.first);
+    std::byte* const second = Memory::address(memory.second);
+    std::byte* const persistent = Memory::address(memory.persistent);
+    if (pmem_is_pmem(persistent, kBytes) == 0) {
+        throw std::runtime_error("libpmem did not take /dev/shm for persistent memory");
+    }
+    return {row(memory, "dram to dram", {&memory.first, &memory.second}, 0, "memcpy", "real",
+                [&](std::uint64_t at) { std::memcpy(second + at, first + at, kChunkBytes); }),
+            row(
+                memory, "dram to pmem", {&memory.first, &memory.persistent}, 0.95,
+                "pmem_memcpy and drain, tmpfs", "emulated",
+                [&](std::uint64_t at) {
+                    (void)pmem_memcpy(persistent + at, first + at, kChunkBytes, PMEM_F_MEM_NODRAIN);
+                },
+                [] { pmem_drain(); }),
+            row(memory, "pmem to dram", {&memory.persistent, &memory.first}, 0.95, "memcpy, tmpfs",
+                "emulated",
+                [&](std::uint64_t at) { std::memcpy(first + at, persistent + at, kChunkBytes); })};
 }
 
 }  // namespace
 
 std::vector<Row> tiers_suite() {
-    const Media media;
-    if (pmem_is_pmem(media.pmem->host_address(media.pmem_extent), kBytes) == 0) {
-        throw std::runtime_error("libpmem did not take /dev/shm for persistent memory");
-    }
-    return {dram_row(media), pmem_row(media, true), pmem_row(media, false), swap_row(media, true),
-            swap_row(media, false)};
+    std::vector<Row> rows = memory_rows();
+    for (Row& each : swap_rows()) rows.push_back(std::move(each));
+    return rows;
 }
 
 }  // namespace frostline::bench

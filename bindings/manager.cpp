@@ -4,27 +4,17 @@
 #include "bindings/fork_watch.h"
 #include "migration/lru_policy.h"
 #include "migration/migration_engine.h"
+#include "tiers/clock.h"
 #include "tiers/copy_engine.h"
 #include "tiers/pmem_tier.h"
 #include "tiers/swap_tier.h"
 
-#include <chrono>
 #include <new>
 #include <optional>
 #include <thread>
 #include <utility>
 
 namespace frostline {
-namespace {
-
-std::uint64_t monotonic_ns() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
-
-}  // namespace
-
 // In the order of construction: the engine uses all that stands before it, and goes first.
 struct Manager::Parts {
     std::vector<std::unique_ptr<Tier>> tiers;
@@ -92,7 +82,7 @@ Result<void> Manager::Parts::build_tiers(const ManagerOptions& options) {
     }
     if (!options.swap_directory.empty()) {
         FROSTLINE_TRY(auto swap, SwapTier::create({.id = next_id(),
-                                                   .directory = options.swap_directory,
+                                                   .places = {options.swap_directory},
                                                    .size_bytes = options.swap_bytes}));
         add(std::move(swap));
     }
@@ -127,7 +117,7 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
                                                    .copies = parts->copies.get(),
                                                    .policy = &parts->policy,
                                                    .verify = options.verify,
-                                                   .now_ns = monotonic_ns});
+                                                   .now_ns = [] { return monotonic_ns(); }});
     return Manager(parts);
 } catch (const std::bad_alloc&) {
     return out_of_memory();

@@ -1,31 +1,37 @@
-// XXH3-64 over bytes that come in pieces: what left a tier's care must be what comes back.
+// XXH3-64 over an extent whose blocks arrive in any order and from any thread: what left a tier's
+// care must be what comes back. The sum is XXH3-64 over the XXH3-64s of the extent's pages, so
+// that copies with many transfers in flight need not wait for each other to be summed.
 #pragma once
+
+#include "tiers/page.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-
-struct XXH3_state_s;
+#include <vector>
 
 namespace frostline {
 
-/// Not thread-safe. Algorithm: xxHash's XXH3, 64 bits, seed 0.
+/// Different blocks may be added by different threads at once.
 class Checksum {
    public:
-    /// May throw std::bad_alloc.
-    Checksum();
-    void add(std::span<const std::byte> bytes) noexcept;
+    static constexpr std::uint64_t kBlockBytes = kPageBytes;
+
+    /// Of an extent of `length_bytes` > 0. May throw std::bad_alloc.
+    explicit Checksum(std::uint64_t length_bytes);
+
+    /// Bytes at `offset` of the extent, a multiple of kBlockBytes; they end at such a multiple or
+    /// where the extent ends.
+    void add(std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
+
+    /// Once every block was added.
     std::uint64_t value() const noexcept;
 
    private:
-    struct Free {
-        void operator()(XXH3_state_s* state) const noexcept;
-    };
-    std::unique_ptr<XXH3_state_s, Free> state_;
+    std::vector<std::uint64_t> blocks_;
 };
 
-/// The checksum of bytes that lie together.
+/// The same sum of bytes that lie together. Allocates nothing.
 std::uint64_t checksum(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace frostline

@@ -1,41 +1,61 @@
-// Queues, workers and the chunk loop. Rule: a copy belongs to the thread that took it from its
-// queue until it is completed; only the cancel flag is shared. A direction's queue is touched under
-// its mutex alone, and no lock is held while bytes move or `done` runs.
+// Directions and their workers. A direction's queue is touched under its own lock alone, and no
+// lock is held while bytes move or `done` runs.
 #include "tiers/copy_engine.h"
 
-#include "tiers/check.h"
-#include "tiers/checksum.h"
+#include "tiers/copy_queue.h"
+#include "tiers/cpu_copies.h"
+#include "tiers/queued_copies.h"
 
 #include <algorithm>
-#include <deque>
 #include <memory>
 #include <new>
-#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 namespace frostline {
+namespace {
 
-struct CopyEngine::Copy {
-    CopyRequest request;
-    const CopyPathEntry* path;
-    std::shared_ptr<std::atomic<bool>> cancelled;
-    std::unique_ptr<std::byte[]> staging;
-    std::optional<Checksum> checksum;
-    std::uint64_t offset = 0;
-};
+thread_local bool is_worker = false;
 
+}  // namespace
+
+// From one tier to another.
 struct CopyEngine::Direction {
-    mutable std::mutex mutex;
-    std::condition_variable filled;
-    std::deque<std::unique_ptr<Copy>> queue;
-    std::thread worker;
+    Direction(const CopyRequest& request, CopyMethod by, std::size_t queue_limit)
+        : source(request.source_tier),
+          target(request.target_tier),
+          method(by),
+          queue(queue_limit) {}
+
+    Tier& queue_tier() const { return *(uses_target_queue(method) ? target : source); }
+    bool busy() const { return !queue.empty() || (queued && queued->busy()); }
+
+    // The node of the memory that the CPU touches; the medium's own if that is not known.
+    int numa_node() const {
+        const int memory =
+            uses_target_queue(method) ? source->info().numa_node : target->info().numa_node;
+        const int other =
+            uses_target_queue(method) ? target->info().numa_node : source->info().numa_node;
+        return memory >= 0 ? memory : other;
+    }
+
+    Tier* source;
+    Tier* target;
+    CopyMethod method;
+    CopyQueue queue;
+    std::vector<std::thread> workers;
+    // Without workers: what a worker would have.
+    std::unique_ptr<CpuCopies> cpu;
+    std::unique_ptr<QueuedCopies> queued;
 };
 
 Result<std::unique_ptr<CopyEngine>> CopyEngine::create(const Options& options) noexcept {
-    if (options.chunk_bytes == 0) {
-        return Error(Errc::invalid_argument, 0, "copy engine: chunks must have at least one byte");
+    if (options.chunk_bytes == 0 || options.chunk_bytes % kPageBytes != 0) {
+        return Error(Errc::invalid_argument, 0, "copy engine: chunks must be of whole pages");
+    }
+    if (options.queue_limit == 0) {
+        return Error(Errc::invalid_argument, 0, "copy engine: its queues must hold a copy");
     }
     try {
         return std::unique_ptr<CopyEngine>(new CopyEngine(options));
@@ -44,28 +64,27 @@ Result<std::unique_ptr<CopyEngine>> CopyEngine::create(const Options& options) n
     }
 }
 
-CopyEngine::CopyEngine(const Options& options)
-    : options_(options), directions_(std::make_unique<Direction[]>(kTierKinds * kTierKinds)) {}
+CopyEngine::CopyEngine(const Options& options) : options_(options) {}
 
 CopyEngine::~CopyEngine() {
-    stopping_.store(true);
-    for (std::size_t i = 0; i < kTierKinds * kTierKinds; ++i) {
-        Direction& each = directions_[i];
-        {
-            const std::lock_guard lock(each.mutex);  // no worker misses the wake-up
-            each.filled.notify_all();
-        }
-        if (each.worker.joinable()) each.worker.join();
-        // What was queued without a worker; step() completes it as cancelled.
-        for (auto& copy : each.queue) FROSTLINE_CHECK(!step(*copy), "a copy went on after the end");
+    {
+        const std::lock_guard lock(mutex_);  // no submit() adds a copy after this
+        stopping_.store(true);
+    }
+    for (const auto& each : directions_) each->queue.close();
+    for (const auto& each : directions_) {
+        for (std::thread& worker : each->workers) worker.join();
+    }
+    // Without workers: what is left completes as cancelled.
+    while (!options_.workers && run_step(0)) {
     }
 }
 
 Result<CopyTicket> CopyEngine::submit(CopyRequest request) noexcept {
     const TierKind from = request.source_tier->info().kind;
     const TierKind to = request.target_tier->info().kind;
-    const CopyPathEntry& path = copy_path(from, to);
-    if (path.path == nullptr) {
+    const CopyMethod method = copy_method(from, to);
+    if (method == CopyMethod::none) {
         return Error(Errc::unsupported, 0, "no copy path from {} to {}", name(from), name(to));
     }
     if (request.source.length_bytes != request.target.length_bytes) {
@@ -73,25 +92,18 @@ Result<CopyTicket> CopyEngine::submit(CopyRequest request) noexcept {
                      request.source.length_bytes, request.target.length_bytes);
     }
     try {
-        auto copy = std::make_unique<Copy>();
-        copy->path = &path;
-        copy->cancelled = std::make_shared<std::atomic<bool>>(false);
-        if (path.needs_staging) {
-            copy->staging = std::make_unique_for_overwrite<std::byte[]>(
-                std::min(options_.chunk_bytes, request.source.length_bytes));
-        }
-        if (request.checksum) copy->checksum.emplace();
-        copy->request = std::move(request);
-        CopyTicket ticket(copy->cancelled);
-        Direction& queue = direction(from, to);
-        const std::lock_guard lock(queue.mutex);
+        const CopyRef copy(new Copy(std::move(request)));
+        copy->method = method;
+        if (copy->request.checksum) copy->checksum.emplace(copy->length_bytes());
+        const std::lock_guard lock(mutex_);
         if (stopping_.load()) return Error(Errc::closed, 0, "the copy engine is shutting down");
-        if (options_.workers && !queue.worker.joinable()) {
-            queue.worker = std::thread([this, &queue] { work(queue); });
+        Direction& way = direction(copy->request, method);
+        copy->queue = &way.queue;
+        if (!way.queue.add(copy)) {
+            return Error(Errc::busy, 0, "{} copies from {} to {} wait already",
+                         options_.queue_limit, name(from), name(to));
         }
-        queue.queue.push_back(std::move(copy));
-        queue.filled.notify_one();
-        return ticket;
+        return CopyTicket(copy);
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "copy engine: no memory to queue a copy");
     } catch (const std::system_error& error) {
@@ -100,92 +112,91 @@ Result<CopyTicket> CopyEngine::submit(CopyRequest request) noexcept {
     }
 }
 
-CopyEngine::Direction& CopyEngine::direction(TierKind source, TierKind target) {
-    return directions_[static_cast<std::size_t>(source) * kTierKinds +
-                       static_cast<std::size_t>(target)];
+void CopyEngine::raise(const CopyTicket& ticket, CopyPriority priority) noexcept {
+    if (ticket.copy_) ticket.copy_->queue->raise(*ticket.copy_, priority);
 }
 
-namespace {
+// Made with the first copy.
+CopyEngine::Direction& CopyEngine::direction(const CopyRequest& request, CopyMethod method) {
+    const auto found = std::find_if(directions_.begin(), directions_.end(), [&](const auto& each) {
+        return each->source == request.source_tier && each->target == request.target_tier;
+    });
+    if (found != directions_.end()) return **found;
+    auto made = std::make_unique<Direction>(request, method, options_.queue_limit);
+    directions_.reserve(directions_.size() + 1);
+    start_workers(*made);
+    directions_.push_back(std::move(made));
+    return *directions_.back();
+}
 
-thread_local bool is_worker = false;
-
-}  // namespace
+// A queue of transfers needs one worker to keep it filled. Memory may be faster with several, as
+// far as there are CPUs.
+void CopyEngine::start_workers(Direction& way) {
+    if (!options_.workers) {
+        if (uses_queue(way.method)) {
+            way.queued = std::make_unique<QueuedCopies>(way.queue, way.queue_tier(), stopping_);
+        } else {
+            way.cpu = std::make_unique<CpuCopies>(way.queue, options_.chunk_bytes, stopping_);
+        }
+        return;
+    }
+    std::size_t count = 1;
+    if (!uses_queue(way.method)) {
+        count =
+            std::min(way.target->info().speed.best_writers, std::thread::hardware_concurrency());
+        count = std::max<std::size_t>(count, 1);
+    }
+    way.workers.reserve(count);
+    const auto begin = [this, node = way.numa_node()] {
+        is_worker = true;
+        if (node >= 0 && options_.bind_worker) options_.bind_worker(node);
+    };
+    while (way.workers.size() < count) {
+        try {
+            if (uses_queue(way.method)) {
+                auto copies =
+                    std::make_unique<QueuedCopies>(way.queue, way.queue_tier(), stopping_);
+                way.workers.emplace_back([begin, copies = std::move(copies)] {
+                    begin();
+                    copies->run();
+                });
+            } else {
+                auto copies =
+                    std::make_unique<CpuCopies>(way.queue, options_.chunk_bytes, stopping_);
+                way.workers.emplace_back([begin, copies = std::move(copies)] {
+                    begin();
+                    copies->run();
+                });
+            }
+        } catch (...) {
+            if (way.workers.empty()) throw;
+            return;  // fewer will do
+        }
+    }
+}
 
 bool CopyEngine::on_worker() noexcept {
     return is_worker;
 }
 
-void CopyEngine::work(Direction& direction) {
-    is_worker = true;
-    std::unique_lock lock(direction.mutex);
-    while (true) {
-        direction.filled.wait(lock, [&] { return stopping_.load() || !direction.queue.empty(); });
-        if (direction.queue.empty()) return;
-        std::unique_ptr<Copy> copy = std::move(direction.queue.front());
-        direction.queue.pop_front();
-        lock.unlock();
-        while (step(*copy)) {
-        }
-        copy.reset();  // what `done` holds may call the engine as it goes
-        lock.lock();
+std::vector<CopyEngine::Direction*> CopyEngine::busy_directions() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Direction*> busy;
+    for (const auto& each : directions_) {
+        if (each->busy()) busy.push_back(each.get());
     }
-}
-
-// One chunk; false when the copy is complete and `done` has run.
-bool CopyEngine::step(Copy& copy) {
-    const CopyRequest& request = copy.request;
-    const std::uint64_t length = request.source.length_bytes;
-    CopyOutcome outcome;
-    if (stopping_.load(std::memory_order_relaxed) ||
-        copy.cancelled->load(std::memory_order_relaxed)) {
-        outcome.status = Error(Errc::cancelled, 0, "copy of {} bytes cancelled", length);
-    } else {
-        const std::size_t bytes = std::min(options_.chunk_bytes, length - copy.offset);
-        const auto moved = copy.path->path({request.source_tier,
-                                            &request.source,
-                                            request.target_tier,
-                                            &request.target,
-                                            copy.offset,
-                                            bytes,
-                                            {copy.staging.get(), copy.staging ? bytes : 0}});
-        if (!moved) {
-            outcome.status = moved.error();
-        } else {
-            if (copy.checksum) copy.checksum->add(*moved);
-            copy.offset += bytes;
-            if (copy.offset < length) return true;
-            outcome.status = request.target_tier->fence(request.target);
-            if (copy.checksum) outcome.checksum = copy.checksum->value();
-        }
-    }
-    request.done(outcome);
-    return false;
+    return busy;
 }
 
 std::size_t CopyEngine::pending() const {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < kTierKinds * kTierKinds; ++i) {
-        const std::lock_guard lock(directions_[i].mutex);
-        count += directions_[i].queue.empty() ? 0 : 1;
-    }
-    return count;
+    return busy_directions().size();
 }
 
 bool CopyEngine::run_step(std::size_t pick) {
-    for (std::size_t i = 0; i < kTierKinds * kTierKinds; ++i) {
-        Direction& each = directions_[i];
-        std::unique_lock lock(each.mutex);
-        if (each.queue.empty() || pick-- > 0) continue;
-        Copy& copy = *each.queue.front();
-        lock.unlock();  // `done` may submit to this very queue
-        if (step(copy)) return true;
-        lock.lock();
-        const std::unique_ptr<Copy> completed = std::move(each.queue.front());
-        each.queue.pop_front();
-        lock.unlock();  // what `done` holds may call the engine as it goes
-        return true;
-    }
-    return false;
+    const std::vector<Direction*> busy = busy_directions();
+    if (pick >= busy.size()) return false;
+    Direction& way = *busy[pick];
+    return way.queued ? way.queued->step() : way.cpu->step();
 }
 
 }  // namespace frostline

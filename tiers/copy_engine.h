@@ -1,38 +1,21 @@
-// Copies extents between tiers in the background. One table says by which path every pair of kinds
-// is copied (copy_paths.h); every direction has a queue and a worker of its own, so that a slow
-// medium never holds up another. A copy runs in chunks, so that it can be cancelled midway.
+// Copies extents between tiers in the background. One table says by which method every pair of
+// kinds is copied (copy_paths.h); every pair of tiers has a queue and workers of its own, so that a
+// slow medium never holds up another. A copy runs in chunks, so that it can be cancelled midway and
+// gives way to a more urgent one.
 #pragma once
 
-#include "tiers/copy_paths.h"
+#include "tiers/copy.h"
 #include "tiers/tier.h"
 
 #include <atomic>
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace frostline {
-
-/// How a copy ended.
-struct CopyOutcome {
-    Result<void> status = ok();
-    std::uint64_t checksum = 0;  ///< XXH3-64 of the bytes, if it was asked for
-};
-
-/// What to copy: the whole of `source` to the start of `target`; equal lengths. Both tiers outlive
-/// the engine, and whoever submits owns both extents until `done` has been called.
-struct CopyRequest {
-    Tier* source_tier = nullptr;
-    Extent source;
-    Tier* target_tier = nullptr;
-    Extent target;
-    bool checksum = false;
-    /// Called exactly once, on the worker's thread, after the target was fenced (or with the
-    /// error). It may submit further copies.
-    std::function<void(const CopyOutcome&)> done;
-};
 
 /// A handle on a copy in progress; cheap to copy. Thread-safe.
 class CopyTicket {
@@ -41,55 +24,64 @@ class CopyTicket {
     /// Asks the copy to stop at its next chunk; `done` then gets Errc::cancelled, unless the copy
     /// was faster.
     void cancel() noexcept {
-        if (cancelled_) cancelled_->store(true, std::memory_order_relaxed);
+        if (copy_) copy_->cancelled.store(true, std::memory_order_relaxed);
     }
 
    private:
     friend class CopyEngine;
-    explicit CopyTicket(std::shared_ptr<std::atomic<bool>> cancelled)
-        : cancelled_(std::move(cancelled)) {}
-    std::shared_ptr<std::atomic<bool>> cancelled_;
+    explicit CopyTicket(CopyRef copy) : copy_(std::move(copy)) {}
+    CopyRef copy_;
 };
 
 /// Thread-safe.
 class CopyEngine {
    public:
     struct Options {
-        std::uint64_t chunk_bytes = std::uint64_t{4} << 20;
+        std::uint64_t chunk_bytes = std::uint64_t{4} << 20;  ///< of the CPU's copies; whole pages
         /// False: nothing runs by itself and run_step() decides what comes next, so that a test
         /// can choose every interleaving.
         bool workers = true;
+        /// The most copies of each priority that wait for one pair of tiers.
+        std::size_t queue_limit = 256;
+        /// Called first on each worker, with the NUMA node of the memory that it will touch; not
+        /// called where that is not known.
+        std::function<void(int numa_node)> bind_worker;
     };
 
     static Result<std::unique_ptr<CopyEngine>> create(const Options& options) noexcept;
-    /// Cancels what is queued, waits for the chunks in progress, and completes every copy.
+    /// Cancels what is queued, waits for what is in progress, and completes every copy.
     ~CopyEngine();
 
-    /// Queues a copy. Errors: unsupported (no path between these kinds), closed (shutting down),
-    /// out_of_memory (no thread or no memory for the request); then `done` is not called.
+    /// Queues a copy. Errors: unsupported (no path between these kinds), busy (too many copies
+    /// wait already: try again when one has ended), closed (shutting down), out_of_memory (no
+    /// thread or no memory for the request); then `done` is not called.
     Result<CopyTicket> submit(CopyRequest request) noexcept;
+
+    /// Makes a copy more urgent; no effect on one that is, or that has ended.
+    void raise(const CopyTicket& ticket, CopyPriority priority) noexcept;
 
     /// Whether the calling thread is a worker of some engine. An engine cannot be destroyed there:
     /// it would wait for itself.
     static bool on_worker() noexcept;
 
-    /// How many directions have work queued.
+    /// How many pairs of tiers have work.
     std::size_t pending() const;
-    /// Without workers only: one chunk of the `pick`-th direction that has work; false if none has.
+    /// Without workers only: one chunk, or the start or the end of one transfer, of the `pick`-th
+    /// pair that has work; false if there is none. Pairs come in the order of their first copies.
     bool run_step(std::size_t pick);
 
    private:
     struct Direction;
-    struct Copy;
 
     explicit CopyEngine(const Options& options);
-    Direction& direction(TierKind source, TierKind target);
-    void work(Direction& direction);
-    bool step(Copy& copy);
+    Direction& direction(const CopyRequest& request, CopyMethod method);
+    void start_workers(Direction& direction);
+    std::vector<Direction*> busy_directions() const;
 
     Options options_;
     std::atomic<bool> stopping_{false};
-    std::unique_ptr<Direction[]> directions_;  // kTierKinds * kTierKinds
+    mutable std::mutex mutex_;  // guards the list, not what it names
+    std::vector<std::unique_ptr<Direction>> directions_;
 };
 
 }  // namespace frostline

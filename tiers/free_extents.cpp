@@ -8,8 +8,8 @@
 
 namespace frostline {
 
-FreeExtents::FreeExtents(std::uint64_t capacity_bytes) {
-    if (capacity_bytes > 0) grow(capacity_bytes);
+FreeExtents::FreeExtents(std::uint64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {
+    if (capacity_bytes > 0) give(0, capacity_bytes);
 }
 
 std::optional<std::uint64_t> FreeExtents::find(std::uint64_t size_bytes) const noexcept {
@@ -29,6 +29,33 @@ std::optional<std::uint64_t> FreeExtents::take(std::uint64_t size_bytes) noexcep
     }
     free_bytes_ -= size_bytes;
     return offset;
+}
+
+void FreeExtents::take_at(std::uint64_t offset, std::uint64_t size_bytes) {
+    const auto range = std::prev(by_offset_.upper_bound(offset));
+    const std::uint64_t start = range->first;
+    const std::uint64_t behind = start + range->second - offset - size_bytes;
+    if (offset == start && behind > 0) {
+        change(range, offset + size_bytes, behind);
+        free_bytes_ -= size_bytes;
+        return;
+    }
+    if (behind > 0) {
+        // Its own range first: that is what may need memory.
+        by_size_.emplace(behind, offset + size_bytes);
+        try {
+            by_offset_.emplace(offset + size_bytes, behind);
+        } catch (...) {
+            by_size_.erase({behind, offset + size_bytes});
+            throw;
+        }
+    }
+    if (offset > start) {
+        change(range, start, offset - start);
+    } else {
+        erase(range);
+    }
+    free_bytes_ -= size_bytes;
 }
 
 void FreeExtents::give(std::uint64_t offset, std::uint64_t size_bytes) {
@@ -59,27 +86,6 @@ void FreeExtents::give(std::uint64_t offset, std::uint64_t size_bytes) {
         }
     }
     free_bytes_ += size_bytes;
-}
-
-void FreeExtents::grow(std::uint64_t size_bytes) {
-    const std::uint64_t start = capacity_bytes_;
-    capacity_bytes_ += size_bytes;
-    try {
-        give(start, size_bytes);
-    } catch (...) {
-        capacity_bytes_ = start;
-        throw;
-    }
-}
-
-std::uint64_t FreeExtents::largest_bytes() const noexcept {
-    return by_size_.empty() ? 0 : by_size_.rbegin()->first;
-}
-
-std::uint64_t FreeExtents::tail_bytes() const noexcept {
-    if (by_offset_.empty()) return 0;
-    const auto& [offset, size_bytes] = *by_offset_.rbegin();
-    return offset + size_bytes == capacity_bytes_ ? size_bytes : 0;
 }
 
 // Reuses the nodes of both indexes, so that no memory is needed to give a part of a range away.

@@ -24,19 +24,18 @@ class FreeExtents {
     /// nothing.
     std::optional<std::uint64_t> take(std::uint64_t size_bytes) noexcept;
 
+    /// Takes [offset, offset + size_bytes), all of which is free. May throw std::bad_alloc, and
+    /// then nothing has changed.
+    void take_at(std::uint64_t offset, std::uint64_t size_bytes);
+
     /// Makes a taken range free again. Ends the program if any of it is free already or lies
     /// outside. May throw std::bad_alloc, and then nothing has changed.
     void give(std::uint64_t offset, std::uint64_t size_bytes);
 
-    /// Adds [capacity, capacity + size_bytes) as free. Throws as give() does.
-    void grow(std::uint64_t size_bytes);
-
     std::uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
     std::uint64_t free_bytes() const noexcept { return free_bytes_; }
-    /// The size of the largest free range: what take() can give at most.
-    std::uint64_t largest_bytes() const noexcept;
-    /// The size of the free range that ends at the capacity, which grow() would extend.
-    std::uint64_t tail_bytes() const noexcept;
+    /// All free ranges: offset to size, in the order of their offsets.
+    const std::map<std::uint64_t, std::uint64_t>& ranges() const noexcept { return by_offset_; }
 
    private:
     void change(std::map<std::uint64_t, std::uint64_t>::iterator range, std::uint64_t offset,

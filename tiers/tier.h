@@ -71,8 +71,17 @@ struct TransferEnd {
     Result<void> status = ok();
 };
 
+/// How much of some bytes the next transfer can carry.
+struct TransferPiece {
+    std::uint64_t size_bytes = 0;  ///< more than 0
+    /// Whether the memory can be an end of the transfer as it lies; if not, the bytes go through
+    /// staging().
+    bool in_place = false;
+};
+
 /// Transfers in flight on one tier, for media that do several at a time. For one thread at a time;
-/// the tier outlives it. Part of the tier's interface, which is why it is virtual.
+/// the tier outlives it, and nothing may be in flight when it ends. Part of the tier's interface,
+/// which is why it is virtual.
 class TransferQueue {
    public:
     TransferQueue() = default;
@@ -82,16 +91,15 @@ class TransferQueue {
 
     /// The most transfers in flight at once.
     virtual std::size_t depth() const noexcept = 0;
-    /// The most bytes of one transfer. Offsets within an extent are multiples of it.
-    virtual std::uint64_t block_bytes() const noexcept = 0;
-    /// Whether memory can be an end of a transfer as it lies. If not, the bytes go through
-    /// staging().
-    virtual bool takes(std::span<const std::byte> bytes) const noexcept = 0;
-    /// The `slot`-th of depth() buffers of block_bytes() each that a transfer can use.
+    /// How much of the rest of an extent, from `offset`, the next transfer can carry. `memory` is
+    /// where it would be in host memory; nullptr: nowhere, so that it needs staging.
+    virtual TransferPiece next_piece(const Extent& extent, std::uint64_t offset,
+                                     const std::byte* memory) const noexcept = 0;
+    /// The `slot`-th of depth() buffers that a transfer can use, large enough for any piece.
     /// Errors: out_of_memory.
     virtual Result<std::span<std::byte>> staging(std::size_t slot) noexcept = 0;
-    /// Starts a transfer; there must be fewer than depth() in flight. Whatever goes wrong is told
-    /// by its end.
+    /// Starts a transfer of what next_piece() said; there must be fewer than depth() in flight.
+    /// Whatever goes wrong is told by its end.
     virtual void push(const Transfer& transfer) noexcept = 0;
     /// Waits for the end of one of the transfers in flight, of which there must be one.
     virtual TransferEnd wait() noexcept = 0;

@@ -137,7 +137,7 @@ class EngineRig {
         }
         if (options.swap_bytes > 0) {
             auto swap =
-                SwapTier::create({next_id(), folder_.path(), options.swap_bytes, 256 * kKi, calls});
+                SwapTier::create({next_id(), {folder_.path()}, options.swap_bytes, 256 * kKi, calls});
             if (!swap) give_up(swap.error());
             add(std::move(*swap));
         }

@@ -2,7 +2,7 @@
 // else goes to the operating system. One fault layer for every test folder.
 //
 //     const FaultInjection fault({.call = Call::pwrite, .nth = 2, .error = ENOSPC});
-//     SwapTier::create({.directory = folder, .calls = &faulty_system_calls()});
+//     SwapTier::create({.places = {folder}, .calls = &faulty_system_calls()});
 //
 // Counting goes on without a fault armed: FaultInjection(Fault{}) counts and injects nothing.
 #pragma once

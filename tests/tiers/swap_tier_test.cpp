@@ -29,7 +29,7 @@ class SwapTierTest : public testing::Test {
                                                        std::uint64_t size_bytes,
                                                        std::uint64_t growth_bytes) {
         return SwapTier::create(
-            {TierId{}, directory, size_bytes, growth_bytes, &faulty_system_calls()});
+            {TierId{}, {directory}, size_bytes, growth_bytes, &faulty_system_calls()});
     }
     /// The descriptor of the unlinked swap file, found as another program would.
     int swap_file() const {
@@ -180,13 +180,13 @@ TEST_F(SwapTierTest, WithoutASizeItLeavesATenthOfTheDiskFree) {
         out->f_bavail = disk_pages;
         return 0;
     };
-    const auto tier = *SwapTier::create({TierId{}, folder_.path(), 0, 2 * kPageBytes, &calls});
+    const auto tier = *SwapTier::create({TierId{}, {folder_.path()}, 0, 2 * kPageBytes, &calls});
     EXPECT_EQ(tier->info().capacity_bytes, disk_pages * kPageBytes / 10 * 9 / 4096 * 4096);
     calls.fstatvfs = [](int, struct statvfs* out) {
         *out = {};
         return 0;
     };
-    EXPECT_EQ(SwapTier::create({TierId{}, folder_.path(), 0, kMiB, &calls}).error().code(),
+    EXPECT_EQ(SwapTier::create({TierId{}, {folder_.path()}, 0, kMiB, &calls}).error().code(),
               Errc::no_space);
 }
 

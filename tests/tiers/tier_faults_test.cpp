@@ -203,8 +203,8 @@ TEST_P(TierFaults, MemoryThatRunsOutInCreationIsAnError) {
         {
             const std::string path = folder_.file("pmem-0");  // made outside of the fault
             PmemTier::Options pmem{TierId{}, path, kCapacity, &SystemCalls::real()};
-            SwapTier::Options swap{TierId{}, folder_.path(), kCapacity, kCapacity,
-                                   &SystemCalls::real()};
+            SwapTier::Options swap{
+                TierId{}, {folder_.path()}, kCapacity, kCapacity, &SystemCalls::real()};
             const auto judge = [&](const auto& tier) {
                 made = tier.has_value();
                 if (!made) {

@@ -65,7 +65,7 @@ inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchF
             const std::uint64_t growth =
                 specimen == Specimen::swap ? std::uint64_t{256} << 20 : 3 * kPageBytes;
             FROSTLINE_TRY(auto tier,
-                          SwapTier::create({id, folder.path(), capacity_bytes, growth, calls}));
+                          SwapTier::create({id, {folder.path()}, capacity_bytes, growth, calls}));
             return std::unique_ptr<Tier>(std::move(tier));
         }
     }

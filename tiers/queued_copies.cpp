@@ -1,0 +1,122 @@
+// From copies to pieces and back.
+#include "tiers/queued_copies.h"
+
+#include <new>
+#include <utility>
+
+namespace frostline {
+
+void QueuedCopies::run() {
+    while (true) {
+        while (!pump_ || !pump_->full()) {
+            CopyRef copy = queue_.take(!busy());
+            if (copy == nullptr) break;
+            start_piece(std::move(copy));
+        }
+        if (!busy()) return;
+        complete(pump_->wait());
+    }
+}
+
+bool QueuedCopies::step() {
+    if (!pump_ || !pump_->full()) {
+        if (CopyRef copy = queue_.take(false)) {
+            start_piece(std::move(copy));
+            return true;
+        }
+    }
+    if (!busy()) return false;
+    complete(pump_->wait());
+    return true;
+}
+
+Result<void> QueuedCopies::open() {
+    if (pump_) return ok();
+    FROSTLINE_TRY(transfers_, tier_.open_queue());
+    if (transfers_ == nullptr) {
+        return Error(Errc::unsupported, 0, "copy engine: the {} tier has no queue",
+                     name(tier_.info().kind));
+    }
+    try {
+        pump_.emplace(*transfers_);
+    } catch (const std::bad_alloc&) {
+        return Error(Errc::out_of_memory, 0, "copy engine: no memory for a queue");
+    }
+    return ok();
+}
+
+// A copy stays at the front of its list until all of it is started.
+void QueuedCopies::start_piece(CopyRef copy) {
+    if (stopping_.load(std::memory_order_relaxed) ||
+        copy->cancelled.load(std::memory_order_relaxed)) {
+        copy->fail(cancelled(*copy));
+    } else if (!copy->outcome.status) {
+        copy->fail(copy->outcome.status.error());  // one of its transfers failed meanwhile
+    } else if (const Result<void> opened = open(); !opened) {
+        copy->fail(opened.error());
+    } else if (!copy->all_started()) {  // as one of no bytes is from the start
+        start_transfer(*copy);
+    }
+    if (copy->all_started()) {
+        end_if_complete(*copy);
+    } else {
+        queue_.put_back(std::move(copy));
+    }
+}
+
+void QueuedCopies::start_transfer(Copy& copy) {
+    const CopyRequest& request = copy.request;
+    const bool writes = uses_target_queue(copy.method);
+    const Extent& extent = writes ? request.target : request.source;
+    std::byte* memory = nullptr;
+    if (copy.method == CopyMethod::queued_write) {
+        memory = request.source_tier->host_address(request.source) + copy.started_bytes;
+    } else if (copy.method == CopyMethod::queued_read) {
+        memory = request.target_tier->host_address(request.target) + copy.started_bytes;
+    }
+    const auto opened = pump_->open(extent, copy.started_bytes, memory);
+    if (!opened) {
+        copy.fail(opened.error());
+        return;
+    }
+    TransferPump::Slot& slot = **opened;
+    if (writes && !slot.in_place) {
+        const Result<void> filled =
+            request.source_tier->read(request.source, copy.started_bytes, slot.bytes);
+        if (!filled) {
+            pump_->abandon(slot);
+            copy.fail(filled.error());
+            return;
+        }
+    }
+    if (writes && copy.checksum) copy.checksum->add(copy.started_bytes, slot.bytes);
+    copy.started_bytes += slot.bytes.size();
+    ++copy.in_flight;
+    slot.owner = CopyRef(&copy).detach();
+    pump_->launch(slot, writes ? Transfer::Direction::write : Transfer::Direction::read);
+}
+
+void QueuedCopies::complete(const TransferPump::End& end) {
+    const CopyRef copy(static_cast<Copy*>(end.slot.owner), false);
+    const CopyRequest& request = copy->request;
+    --copy->in_flight;
+    Result<void> status = end.status;
+    if (status && !uses_target_queue(copy->method)) {
+        if (!end.slot.in_place) {
+            status = request.target_tier->write(request.target, end.slot.offset, end.slot.bytes);
+        }
+        if (copy->checksum) copy->checksum->add(end.slot.offset, end.slot.bytes);
+    }
+    if (!status && copy->outcome.status) copy->outcome.status = status.error();
+    if (copy->all_started()) end_if_complete(*copy);
+}
+
+void QueuedCopies::end_if_complete(Copy& copy) {
+    if (copy.in_flight > 0) return;
+    if (copy.outcome.status) {
+        copy.outcome.status = copy.request.target_tier->fence(copy.request.target);
+    }
+    copy.end();
+}
+
+}  // namespace frostline
