@@ -300,7 +300,9 @@ void MigrationEngine::carry_out(const Decision& decision, Lock& lock) {
         (void)mover_.drop_copy(*tensor, decision.tier, lock);
         return;
     }
-    Result<void> started = mover_.start(*tensor, decision.tier, lock);
+    const CopyPriority priority =
+        decision.tier == kDram ? CopyPriority::prefetch : CopyPriority::eviction;
+    Result<void> started = mover_.start(*tensor, decision.tier, priority, lock);
     if (decision.tier == kDram) return;  // a prefetch that finds no room is merely late
     // The tier that was chosen is full or closed after all: the next one takes over.
     for (std::size_t next = index_of(decision.tier) + 1;
@@ -309,7 +311,7 @@ void MigrationEngine::carry_out(const Decision& decision, Lock& lock) {
          ++next) {
         TensorRecord* const again = table_.find(decision.tensor);
         if (again == nullptr) return;
-        started = mover_.start(*again, static_cast<TierId>(next), lock);
+        started = mover_.start(*again, static_cast<TierId>(next), priority, lock);
     }
 }
 

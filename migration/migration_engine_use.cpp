@@ -49,6 +49,7 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
             }
             FROSTLINE_TRY_VOID(bring_to_dram(*tensor, lock));
         } else {
+            mover_.demand(*tensor);
             changed_.wait(lock);
         }
     }
@@ -58,19 +59,19 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
 Result<void> MigrationEngine::bring_to_dram(TensorRecord& tensor, Lock& lock) {
     const TensorId id = tensor.id();
     const std::uint64_t size_bytes = tensor.size_bytes;
-    Result<void> started = mover_.start(tensor, kDram, lock);
+    Result<void> started = mover_.start(tensor, kDram, CopyPriority::demand, lock);
     if (!started && started.error().code() == Errc::no_space &&
         size_bytes <= options_.dram->info().capacity_bytes) {
         decide({PolicyEvent::Kind::pressure, nullptr, size_bytes}, lock);
         TensorRecord* const again = table_.find(id);
         if (again == nullptr) return ok();
-        started = mover_.start(*again, kDram, lock);
+        started = mover_.start(*again, kDram, CopyPriority::demand, lock);
         if (!started && started.error().code() == Errc::no_space && busy()) {
             changed_.wait(lock);
             return ok();
         }
     }
-    // Somebody reads it where it is, and notifies when done.
+    // Somebody reads it where it is, or as many moves as may wait do; either notifies when done.
     if (!started && started.error().code() == Errc::busy) {
         changed_.wait(lock);
         return ok();
@@ -109,8 +110,9 @@ Result<void> MigrationEngine::prefetch(TensorId id) {
     TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
     if (closed_) return Error(Errc::closed, 0, "the context is closed");
-    const Result<void> started = mover_.start(*tensor, kDram, lock);
-    // Busy: it is being moved, or used where it is. Neither is a failure of a hint.
+    const Result<void> started = mover_.start(*tensor, kDram, CopyPriority::prefetch, lock);
+    // Busy: it is being moved, or used where it is, or others are to come first. None is a failure
+    // of a hint.
     if (!started && started.error().code() != Errc::busy) return started;
     return ok();
 }

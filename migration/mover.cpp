@@ -15,7 +15,8 @@ Mover::~Mover() {
     FROSTLINE_CHECK(busy() == 0, "a mover was destroyed while tensors were moving");
 }
 
-Result<void> Mover::start(TensorRecord& tensor, TierId to, std::unique_lock<std::mutex>& lock) {
+Result<void> Mover::start(TensorRecord& tensor, TierId to, CopyPriority priority,
+                          std::unique_lock<std::mutex>& lock) {
     Discards discards;
     const ResidencyState state = tensor.residency.load();
     if (state.released) return Error(Errc::not_found, 0, "the tensor was dropped");
@@ -39,13 +40,13 @@ Result<void> Mover::start(TensorRecord& tensor, TierId to, std::unique_lock<std:
             result = Error(Errc::busy, 0, "the tensor is in use");
         }
     } else {
-        result = start_copy(tensor, state.home, to, room);
+        result = start_copy(tensor, state.home, to, priority, room);
     }
     release(discards, lock);
     return result;
 }
 
-Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to,
+Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to, CopyPriority priority,
                                std::optional<Extent> room) {
     Tier& target_tier = *options_.tiers[index_of(to)];
     if (!room) {
@@ -54,7 +55,7 @@ Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to,
     const Extent target = *room;
     Result<void> started = Error(Errc::busy, 0, "the tensor is in use");
     if (tensor.residency.begin_move(to)) {
-        started = submit(tensor, from, target);
+        started = submit(tensor, from, target, priority);
         if (started) return started;
         FROSTLINE_CHECK(!tensor.residency.end_move(), "a tensor was released under the lock");
     }
@@ -62,13 +63,15 @@ Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to,
     return started;
 }
 
-Result<void> Mover::submit(TensorRecord& tensor, TierId from, const Extent& target) {
+Result<void> Mover::submit(TensorRecord& tensor, TierId from, const Extent& target,
+                           CopyPriority priority) {
     CopyRequest request;
     request.source_tier = options_.tiers[index_of(from)];
     request.source = tensor.copy_in(from)->extent;
     request.target_tier = options_.tiers[index_of(target.tier)];
     request.target = target;
     request.checksum = options_.verify;
+    request.priority = priority;
     // The entry must stand before the copy can finish; finish() waits for the lock we hold.
     Move* move = nullptr;
     try {
@@ -163,6 +166,12 @@ void Mover::settle(TensorRecord& tensor, const Move& move, const CopyOutcome& ou
 void Mover::settle_home(TensorRecord& tensor, TierId from, TierId to, Discards& discards) {
     options_.table->touch(tensor);
     if (index_of(from) < index_of(to)) discard_copy(tensor, from, discards);
+}
+
+void Mover::demand(const TensorRecord& tensor) {
+    if (const auto entry = moves_.find(&tensor); entry != moves_.end()) {
+        options_.copies->raise(entry->second.ticket, CopyPriority::demand);
+    }
 }
 
 void Mover::cancel(const TensorRecord& tensor) {

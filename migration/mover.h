@@ -49,8 +49,13 @@ class Mover {
 
     /// Starts moving a tensor to another tier; the end is reported. Where a good copy lies there
     /// already, the move is over when this returns. Errors: busy (pinned, moving), not_found
-    /// (released), and the tier's own when it has no room. Caller holds the lock through `lock`.
-    Result<void> start(TensorRecord& tensor, TierId to, std::unique_lock<std::mutex>& lock);
+    /// (released), and the tier's own when it has no room; busy, too, when too many moves that way
+    /// wait already. Caller holds the lock through `lock`.
+    Result<void> start(TensorRecord& tensor, TierId to, CopyPriority priority,
+                       std::unique_lock<std::mutex>& lock);
+
+    /// Makes the tensor's move, if there is one, the most urgent. Caller holds the lock.
+    void demand(const TensorRecord& tensor);
 
     /// Makes the tensor's move, if there is one, end early. Caller holds the lock.
     void cancel(const TensorRecord& tensor);
@@ -86,9 +91,10 @@ class Mover {
     };
 
     /// `room`: where to copy to, if there is a place already.
-    Result<void> start_copy(TensorRecord& tensor, TierId from, TierId to,
+    Result<void> start_copy(TensorRecord& tensor, TierId from, TierId to, CopyPriority priority,
                             std::optional<Extent> room);
-    Result<void> submit(TensorRecord& tensor, TierId from, const Extent& target);
+    Result<void> submit(TensorRecord& tensor, TierId from, const Extent& target,
+                        CopyPriority priority);
     void take_existing_copy(TensorRecord& tensor, TierId from, TierId to, Discards& discards);
     void finish(TensorRecord& tensor, const CopyOutcome& outcome);
     void settle(TensorRecord& tensor, const Move& move, const CopyOutcome& outcome,

@@ -90,7 +90,10 @@ void CpuCopies::fence_batch() {
     const Result<void> fenced = tier.fence(std::span(targets.data(), batch_.size()));
     for (const CopyRef& copy : batch_) {
         // If not all could be fenced, each learns its own fate.
-        if (!fenced) copy->outcome.status = tier.fence(copy->request.target);
+        if (!fenced) {
+            copy->outcome.status =
+                batch_.size() == 1 ? fenced : tier.fence(copy->request.target);
+        }
     }
     batch_bytes_ = 0;
     // What `done` holds may submit copies, but nothing comes back here: the batch is this thread's.

@@ -16,10 +16,15 @@
 namespace frostline {
 namespace {
 
-bool is_block_device(const SystemCalls& calls, const std::string& path) {
+// What is not there is no device; whoever opens it says so.
+Result<bool> is_block_device(const SystemCalls& calls, const std::string& path) {
     const FileDescriptor file(calls.open(path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW, 0), calls);
     struct stat status = {};
-    return file && calls.fstat(file.get(), &status) == 0 && S_ISBLK(status.st_mode);
+    if (!file) return false;
+    if (calls.fstat(file.get(), &status) != 0) {
+        return system_error(errno, "swap place '{}': cannot read its status", path);
+    }
+    return S_ISBLK(status.st_mode);
 }
 
 // O_TMPFILE leaves no name at any moment; file systems without it get a name for an instant.
@@ -71,7 +76,8 @@ Result<SwapFiles> SwapFiles::open(const Options& options) noexcept {
 }
 
 Result<SwapFiles::File> SwapFiles::open_place(const Options& options, const std::string& place) {
-    if (is_block_device(*options.calls, place)) return open_device(options, place);
+    FROSTLINE_TRY(const bool device, is_block_device(*options.calls, place));
+    if (device) return open_device(options, place);
     File file{place, {}, 0};
     FROSTLINE_TRY(file.descriptor,
                   open_unnamed(*options.calls, place, options.direct ? O_DIRECT : 0));

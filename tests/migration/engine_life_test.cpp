@@ -93,9 +93,13 @@ TEST_F(EngineLife, a_drop_in_the_middle_of_a_read_frees_the_tensor_after_it) {
     const Bytes bytes = some(2 * kMi);
     const TensorId id = rig.stored(bytes);
     FaultInjection watch{Fault{}};
+    bool dropped = false;
     watch.after_every_call([&](Call call) {
         if (call != Call::pread) return;
-        EXPECT_TRUE(rig.engine().drop(id).has_value());
+        if (!dropped) {
+            EXPECT_TRUE(rig.engine().drop(id).has_value());
+        }
+        dropped = true;
         EXPECT_EQ(rig.used(1), 2 * kMi) << "it is being read";
     });
     EXPECT_EQ(rig.read(id, bytes.size()), bytes);

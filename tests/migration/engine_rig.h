@@ -118,6 +118,8 @@ struct RigOptions {
     bool workers = true;
     bool verify = true;
     std::uint64_t chunk_bytes = 64 * kKi;
+    /// Whether swap goes through io_uring; else every transfer is one pread or pwrite, at once.
+    bool ring = false;
     bool sync = false;  ///< whether pmem_msync is really called (and can be made to fail)
 };
 
@@ -136,8 +138,14 @@ class EngineRig {
             add(std::move(*pmem));
         }
         if (options.swap_bytes > 0) {
-            auto swap =
-                SwapTier::create({next_id(), {folder_.path()}, options.swap_bytes, 256 * kKi, calls});
+            auto swap = SwapTier::create({.id = next_id(),
+                                          .places = {folder_.path()},
+                                          .size_bytes = options.swap_bytes,
+                                          .growth_bytes = 256 * kKi,
+                                          .calls = calls,
+                                          .block_bytes = options.chunk_bytes,
+                                          .ring = options.ring,
+                                          .direct = options.ring});
             if (!swap) give_up(swap.error());
             add(std::move(*swap));
         }
@@ -150,7 +158,8 @@ class EngineRig {
     /// A fresh engine over the same tiers.
     void restart() {
         stop();
-        auto copies = CopyEngine::create({options_.chunk_bytes, options_.workers});
+        auto copies =
+            CopyEngine::create({.chunk_bytes = options_.chunk_bytes, .workers = options_.workers});
         copies_ = *std::move(copies);
         engine_.emplace(MigrationEngine::Options{.dram = dram_,
                                                  .tiers = order_,

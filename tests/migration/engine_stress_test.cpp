@@ -230,16 +230,16 @@ void hammer(const RigOptions& options, std::uint64_t stream, std::size_t operati
 }
 
 TEST(EngineStress, three_tiers) {
-    hammer({}, 100, 300);
+    hammer({.ring = true}, 100, 300);
 }
 TEST(EngineStress, pmem_alone_below) {
     hammer({.pmem_bytes = 40 * kMi, .swap_bytes = 0}, 200, 200);
 }
 TEST(EngineStress, almost_no_dram) {
-    hammer({.dram_bytes = 2 * kMi, .pmem_bytes = kMi}, 300, 200);
+    hammer({.dram_bytes = 2 * kMi, .pmem_bytes = kMi, .ring = true}, 300, 200);
 }
 TEST(EngineStress, without_checksums) {
-    hammer({.verify = false}, 400, 200);
+    hammer({.verify = false, .ring = true}, 400, 200);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr TierId kSwap{2};
 class MoverTest : public testing::Test {
    protected:
     MoverTest() {
-        for (const Specimen each : {Specimen::dram, Specimen::pmem, Specimen::swap}) {
+        for (const Specimen each : {Specimen::dram, Specimen::pmem, Specimen::swap_by_pages}) {
             const auto id = static_cast<TierId>(tiers_.size());
             tiers_.push_back(tier_of(each, folder_, std::uint64_t{4} << 20, id));
             order_.push_back(tiers_.back().get());
@@ -67,7 +67,7 @@ class MoverTest : public testing::Test {
     }
     Result<void> start(TensorRecord& tensor, TierId to) {
         std::unique_lock lock(mutex_);
-        return mover_->start(tensor, to, lock);
+        return mover_->start(tensor, to, CopyPriority::demand, lock);
     }
     void finish() {
         while (copies_->run_step(0)) {
@@ -255,7 +255,7 @@ TEST_P(MoverRollback, leaves_the_old_copy_authoritative) {
     ASSERT_TRUE(reported_[0].has_value()) << "the failure went unreported";
     EXPECT_EQ(reported_[0]->native(), fault.error);
     expect_at(tensor, from);
-    const bool target_failed = fault.call != Call::pread;
+    const bool target_failed = from != kSwap || fault.call != Call::uring_result;
     EXPECT_EQ(order_[index_of(to)]->usage().open, !target_failed);
     const auto again = start(tensor, to);
     finish();
@@ -271,13 +271,16 @@ TEST_P(MoverRollback, leaves_the_old_copy_authoritative) {
 INSTANTIATE_TEST_SUITE_P(
     Steps, MoverRollback,
     testing::Values(
-        FailingStep{"first_write", kDram, kSwap, {.call = Call::pwrite, .error = ENOSPC}},
-        FailingStep{"later_write", kDram, kSwap, {.call = Call::pwrite, .nth = 4, .error = EIO}},
+        FailingStep{"first_write", kDram, kSwap, {.call = Call::uring_result, .error = ENOSPC}},
+        FailingStep{
+            "later_write", kDram, kSwap, {.call = Call::uring_result, .nth = 4, .error = EIO}},
         FailingStep{"fence", kDram, kPmem, {.call = Call::pmem_msync, .error = EIO}},
-        FailingStep{"first_read", kSwap, kDram, {.call = Call::pread, .error = EIO}},
-        FailingStep{"last_read", kSwap, kDram, {.call = Call::pread, .nth = 5, .error = EIO}},
-        FailingStep{"read_of_staged", kSwap, kPmem, {.call = Call::pread, .nth = 2, .error = EIO}},
-        FailingStep{"write_of_staged", kPmem, kSwap, {.call = Call::pwrite, .nth = 2}},
+        FailingStep{"first_read", kSwap, kDram, {.call = Call::uring_result, .error = EIO}},
+        FailingStep{
+            "last_read", kSwap, kDram, {.call = Call::uring_result, .nth = 74, .error = EIO}},
+        FailingStep{
+            "read_of_staged", kSwap, kPmem, {.call = Call::uring_result, .nth = 2, .error = EIO}},
+        FailingStep{"write_of_staged", kPmem, kSwap, {.call = Call::uring_result, .nth = 2}},
         FailingStep{"fence_of_staged", kSwap, kPmem, {.call = Call::pmem_msync, .error = EIO}}),
     [](const auto& step) { return std::string(step.param.what); });
 
@@ -364,7 +367,7 @@ TEST_F(MoverTest, only_a_copy_that_is_not_home_can_be_given_up) {
     std::unique_lock lock(mutex_);
     EXPECT_FALSE(mover_->drop_copy(tensor, kPmem, lock)) << "it is the only one";
     EXPECT_FALSE(mover_->drop_copy(tensor, kDram, lock)) << "there is none";
-    ASSERT_TRUE(mover_->start(tensor, kDram, lock).has_value());
+    ASSERT_TRUE(mover_->start(tensor, kDram, CopyPriority::demand, lock).has_value());
     EXPECT_FALSE(mover_->drop_copy(tensor, kPmem, lock)) << "it is being read";
     lock.unlock();
     finish();

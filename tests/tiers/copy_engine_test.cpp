@@ -268,16 +268,18 @@ TEST(CopyEngine, ItsEndCompletesEveryCopyOnce) {
         if (!next && next.error().code() == Errc::closed) ++refused;
     };
     for (int i = 0; i < kCopies; ++i) {
-        ASSERT_TRUE(engine->submit(
-            between_stubs(from, i % 2 == 0 ? to : pmem, 1000, [&, i](const CopyOutcome& outcome) {
-                if (i % 2 == 0) done(outcome);
-            })));
+        ASSERT_TRUE(engine->submit(between_stubs(from, i % 2 == 0 ? to : pmem, 100 * kPageBytes,
+                                                 [&, i](const CopyOutcome& outcome) {
+                                                     if (i % 2 == 0) done(outcome);
+                                                 })));
     }
     writing.wait();
     std::thread releaser([&] {
         // Nothing observes that the destructor has begun; a refused copy proves that it has.
-        while (
-            running->submit(between_stubs(from, pmem, 0, [](const CopyOutcome&) {})).has_value()) {
+        while (true) {
+            const auto ticket =
+                running->submit(between_stubs(from, pmem, 0, [](const CopyOutcome&) {}));
+            if (!ticket && ticket.error().code() == Errc::closed) break;
             std::this_thread::yield();
         }
         ending.count_down();

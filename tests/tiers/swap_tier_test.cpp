@@ -1,5 +1,6 @@
-// Proves what is particular to the swap tier: its file has no name, grows in steps, survives a full
-// disk and short transfers, and after a failed write keeps what it holds and takes nothing new.
+// Proves what is particular to the swap tier: its files have no names, grow in steps, survive a
+// full disk, and give blocks back that are needed no longer. Transfers that fail or fall short are
+// in swap_transfer_test.cpp.
 #include "tests/tiers/process_state.h"
 #include "tests/tiers/tier_specimen.h"
 
@@ -78,7 +79,7 @@ TEST_F(SwapTierTest, ItsFileHasNoNameAtAnyTime) {
 
 TEST_F(SwapTierTest, WithoutUnnamedFilesTheNameIsGoneAtOnce) {
     for (const int error : {EOPNOTSUPP, EISDIR}) {
-        FaultInjection calls({.call = Call::open, .error = error});
+        FaultInjection calls({.call = Call::open, .nth = 2, .error = error});
         calls.after_every_call([&](Call call) {
             EXPECT_EQ(folder_.entries(), call == Call::mkostemp ? 1U : 0U) << name(call);
         });
@@ -107,7 +108,7 @@ TEST_F(SwapTierTest, ADirectoryThatCannotBeUsedIsNamed) {
     EXPECT_NE(std::strstr(file.error().message(), "Not a directory"), nullptr);
     EXPECT_EQ(std::filesystem::file_size(folder_.file("file")), 1U);
     for (const int error : {EACCES, EROFS}) {
-        const FaultInjection fault({.call = Call::open, .error = error});
+        const FaultInjection fault({.call = Call::open, .nth = 2, .error = error});
         EXPECT_EQ(create(kMiB).error().code(), Errc::permission);
     }
 }
@@ -190,78 +191,95 @@ TEST_F(SwapTierTest, WithoutASizeItLeavesATenthOfTheDiskFree) {
               Errc::no_space);
 }
 
-TEST_F(SwapTierTest, ShortTransfersAreContinued) {
-    FaultInjection calls(Fault{});
-    const auto tier = *create(kMiB);
-    const auto extent = tier->reserve(5000);
-    calls.limit_transfers(7);
-    const Bytes bytes = fill(*tier, *extent);
-    EXPECT_TRUE(read_all(*tier, *extent) == bytes);
-    EXPECT_GE(calls.uses(Call::pwrite), 5000U / 7);
-    calls.limit_transfers(SIZE_MAX);
-    EXPECT_TRUE(read_all(*tier, *extent) == bytes);
-}
-
-TEST_F(SwapTierTest, InterruptedCallsAreRepeated) {
-    for (const Call call : {Call::pread, Call::pwrite, Call::posix_fallocate}) {
-        for (std::uint64_t nth = 1; nth <= 2; ++nth) {
-            const FaultInjection fault({.call = call, .nth = nth, .error = EINTR});
-            const auto tier = create(kMiB, kPageBytes);
-            ASSERT_TRUE(tier.has_value()) << tier.error().message();
-            for (int i = 0; i < 2; ++i) {
-                const auto extent = (*tier)->reserve(3 * kPageBytes);
-                ASSERT_TRUE(extent.has_value()) << extent.error().message();
-                const Bytes bytes = fill(**tier, *extent);
-                EXPECT_TRUE(read_all(**tier, *extent) == bytes);
-            }
-            EXPECT_EQ(fault.injected(), 1U) << name(call);
-            EXPECT_TRUE((*tier)->usage().open);
-        }
-    }
-}
-
-TEST_F(SwapTierTest, AFailedWriteClosesItAndOldDataStaysReadable) {
-    for (const int error : {EIO, ENOSPC, EDQUOT}) {
-        FaultInjection fault({.call = Call::pwrite, .nth = 2, .error = error});
+TEST_F(SwapTierTest, ItSaysHowItsFilesAreReached) {
+    const auto best = *create(kMiB);
+    EXPECT_EQ(best->info().access, "io_uring, O_DIRECT");
+    EXPECT_EQ(best->info().fallback, "");
+    {
+        const FaultInjection fault({.call = Call::uring_init, .error = EPERM});
         const auto tier = *create(kMiB);
-        const auto old = tier->reserve(30000);
-        const Bytes bytes = fill(*tier, *old);
-        const auto fresh = tier->reserve(500);
-        const auto written = tier->write(*fresh, 0, Bytes(500));
-        ASSERT_FALSE(written.has_value());
-        EXPECT_EQ(written.error().code(), code_of_errno(error));
-        EXPECT_EQ(written.error().native(), error);
-        EXPECT_NE(std::strstr(written.error().message(), folder_.path().c_str()), nullptr);
-        EXPECT_FALSE(tier->usage().open);
-        EXPECT_EQ(tier->reserve(1).error().code(), Errc::closed);
-        EXPECT_TRUE(read_all(*tier, *old) == bytes);
-        tier->release(*fresh);
-        tier->release(*old);
-        EXPECT_EQ(tier->usage().used_bytes, 0U);
+        EXPECT_EQ(tier->info().access, "pread and pwrite, O_DIRECT");
+        EXPECT_NE(tier->info().fallback.find("io_uring is refused"), std::string::npos);
+        EXPECT_NE(tier->info().fallback.find("Operation not permitted"), std::string::npos);
+    }
+    // Refused when the file is opened (its second call, after the look at what it is), or written.
+    for (const Fault& each : {Fault{.call = Call::open, .nth = 2, .error = EINVAL},
+                              Fault{.call = Call::pwrite, .error = EINVAL}}) {
+        const FaultInjection fault(each);
+        const auto tier = *create(kMiB);
+        EXPECT_EQ(tier->info().access, "io_uring, page cache");
+        EXPECT_NE(tier->info().fallback.find("refuses O_DIRECT"), std::string::npos);
+        EXPECT_NE(tier->info().fallback.find(folder_.path()), std::string::npos);
     }
 }
 
-TEST_F(SwapTierTest, AFailedReadIsAnErrorAndNoReasonToClose) {
-    const FaultInjection fault({.call = Call::pread, .error = EIO});
+TEST_F(SwapTierTest, AnOldKernelGivesAPlainRing) {
+    const FaultInjection fault({.call = Call::uring_init, .error = EINVAL});
     const auto tier = *create(kMiB);
-    const auto extent = tier->reserve(9000);
-    const Bytes bytes = fill(*tier, *extent);
-    Bytes back(9000);
-    const auto read = tier->read(*extent, 0, back);
-    EXPECT_EQ(read.error().code(), Errc::io);
-    EXPECT_TRUE(tier->usage().open);
-    EXPECT_TRUE(read_all(*tier, *extent) == bytes) << "the next try";
+    EXPECT_EQ(fault.uses(Call::uring_init), 2U);
+    EXPECT_EQ(tier->info().access, "io_uring, O_DIRECT");
 }
 
-TEST_F(SwapTierTest, AFileThatGotShorterIsCorruptAndNotZeros) {
-    const auto tier = *create(kMiB);
-    const auto extent = tier->reserve(3 * kPageBytes);
-    const Bytes bytes = fill(*tier, *extent);
-    ASSERT_EQ(::ftruncate(swap_file(), kPageBytes + 100), 0);
-    Bytes back(bytes.size());
-    const auto read = tier->read(*extent, 0, back);
-    ASSERT_FALSE(read.has_value());
-    EXPECT_EQ(read.error().code(), Errc::corrupt) << read.error().message();
+TEST_F(SwapTierTest, ItsOptionsMustMakeSense) {
+    SwapTier::Options options{.places = {folder_.path()}, .size_bytes = kMiB};
+    const auto refused = [](const SwapTier::Options& wrong) {
+        return SwapTier::create(wrong).error().code();
+    };
+    SwapTier::Options wrong = options;
+    wrong.queue_depth = 0;
+    EXPECT_EQ(refused(wrong), Errc::invalid_argument);
+    wrong = options;
+    wrong.block_bytes = kPageBytes + 1;
+    EXPECT_EQ(refused(wrong), Errc::invalid_argument);
+    wrong = options;
+    wrong.places.clear();
+    EXPECT_EQ(refused(wrong), Errc::invalid_argument);
+}
+
+TEST_F(SwapTierTest, BlocksThatAreNeededNoLongerAreGivenBack) {
+    static std::uint64_t now_ns = 0;
+    const auto clock = []() noexcept { return now_ns; };
+    const auto tier = *SwapTier::create({.places = {folder_.path()},
+                                         .size_bytes = 16 * kMiB,
+                                         .growth_bytes = kMiB,
+                                         .keep_ns = 1000,
+                                         .now_ns = clock});
+    std::vector<Extent> held;
+    for (int i = 0; i < 12; ++i) held.push_back(*tier->reserve(kMiB));
+    const Bytes kept = fill(*tier, held[0]);
+    const auto on_disk = [&] { return static_cast<std::uint64_t>(swap_status().st_blocks) * 512; };
+    for (int i = 11; i >= 2; --i) tier->release(held[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(tier->allocated_bytes(), 12 * kMiB) << "the peak of a moment ago may come again";
+    for (int span = 0; span < 2; ++span) {
+        now_ns += 1000;
+        tier->release(*tier->reserve(kMiB));
+    }
+    EXPECT_LE(tier->allocated_bytes(), 4 * kMiB);
+    EXPECT_GE(tier->allocated_bytes(), 2 * kMiB);
+    EXPECT_LE(on_disk(), 5 * kMiB) << "the file system has them still";
+    EXPECT_TRUE(read_all(*tier, held[0]) == kept);
+    for (int i = 2; i < 12; ++i) {
+        held[static_cast<std::size_t>(i)] = *tier->reserve(kMiB);
+        const Bytes bytes = fill(*tier, held[static_cast<std::size_t>(i)]);
+        EXPECT_TRUE(read_all(*tier, held[static_cast<std::size_t>(i)]) == bytes);
+    }
+    EXPECT_GE(on_disk(), 12 * kMiB) << "used without blocks";
+    EXPECT_TRUE(read_all(*tier, held[0]) == kept);
+}
+
+TEST_F(SwapTierTest, WhereHolesCannotBePunchedBlocksStay) {
+    const FaultInjection fault(
+        {.call = Call::fallocate, .error = EOPNOTSUPP, .from_then_on = true});
+    const auto tier = *SwapTier::create({.places = {folder_.path()},
+                                         .size_bytes = 8 * kMiB,
+                                         .growth_bytes = kMiB,
+                                         .calls = &faulty_system_calls(),
+                                         .keep_ns = 0});
+    const Extent extent = *tier->reserve(8 * kMiB);
+    tier->release(extent);
+    EXPECT_EQ(fault.injected(), 1U) << "one refusal is enough";
+    EXPECT_EQ(tier->allocated_bytes(), 8 * kMiB);
+    EXPECT_TRUE(tier->reserve(8 * kMiB).has_value());
 }
 
 // A disk that really is full: a small tmpfs in a mount namespace of one thread's own.

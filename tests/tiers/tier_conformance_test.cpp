@@ -319,7 +319,8 @@ TEST_P(TierConformanceDeathTest, GivingBackWhatIsNotTheTiersEndsTheProgram) {
 
 INSTANTIATE_TEST_SUITE_P(Tiers, TierConformance,
                          testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap,
-                                         Specimen::swap_by_pages),
+                                         Specimen::swap_by_pages, Specimen::swap_striped,
+                                         Specimen::swap_ordinary, Specimen::swap_cached),
                          testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Tiers, TierConformanceDeathTest,
                          testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap),

@@ -40,11 +40,26 @@ inline std::uint64_t random_size(std::mt19937_64& random, std::uint64_t max_byte
     return whole_pages ? std::min(round_up_to_page(size), max_bytes) : size;
 }
 
-enum class Specimen : std::uint8_t { dram, pmem, swap, swap_by_pages };
+/// Of swap: at its best, page by page, over two folders, and with what stands in for io_uring and
+/// for O_DIRECT.
+enum class Specimen : std::uint8_t {
+    dram,
+    pmem,
+    swap,
+    swap_by_pages,
+    swap_striped,
+    swap_ordinary,
+    swap_cached,
+};
 
 inline std::ostream& operator<<(std::ostream& out, Specimen specimen) {
-    constexpr std::array<const char*, 4> kNames{"dram", "pmem", "swap", "swap_by_pages"};
+    constexpr std::array<const char*, 7> kNames{
+        "dram", "pmem", "swap", "swap_by_pages", "swap_striped", "swap_ordinary", "swap_cached"};
     return out << kNames[static_cast<std::size_t>(specimen)];
+}
+
+inline bool is_swap(Specimen specimen) {
+    return specimen >= Specimen::swap;
 }
 
 /// A fresh tier in `folder`. Its calls go through the fault layer.
@@ -62,10 +77,18 @@ inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchF
             return std::unique_ptr<Tier>(std::move(tier));
         }
         default: {
-            const std::uint64_t growth =
-                specimen == Specimen::swap ? std::uint64_t{256} << 20 : 3 * kPageBytes;
-            FROSTLINE_TRY(auto tier,
-                          SwapTier::create({id, {folder.path()}, capacity_bytes, growth, calls}));
+            SwapTier::Options options{
+                .id = id, .places = {folder.path()}, .size_bytes = capacity_bytes, .calls = calls};
+            if (specimen == Specimen::swap_by_pages) {
+                options.growth_bytes = 3 * kPageBytes;
+                options.block_bytes = kPageBytes;
+                options.queue_depth = 4;
+                options.keep_ns = 0;  // so that holes are punched all the time
+            }
+            if (specimen == Specimen::swap_striped) options.places.push_back(folder.path());
+            options.ring = specimen != Specimen::swap_ordinary;
+            options.direct = specimen != Specimen::swap_cached;
+            FROSTLINE_TRY(auto tier, SwapTier::create(options));
             return std::unique_ptr<Tier>(std::move(tier));
         }
     }

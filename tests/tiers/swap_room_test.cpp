@@ -1,0 +1,111 @@
+// Proves the bookkeeping of swap room against a map of pages: nothing is given twice, nothing is
+// used without blocks, and holes are made only where nobody is.
+#include "tiers/swap_room.h"
+#include "tests/tiers/seed.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace frostline {
+namespace {
+
+using Range = SwapRoom::Range;
+
+bool empty(const Range& range) {
+    return range.lower() == range.upper();
+}
+
+TEST(SwapRoom, AgreesWithAMapOfPagesUnderRandomUse) {
+    auto random = random_stream(55);
+    constexpr std::uint64_t kPages = 200;
+    for (int round = 0; round < 30; ++round) {
+        SwapRoom room({.capacity_bytes = kPages,
+                       .growth_bytes = between(random, 1, 20),
+                       .keep_ns = between(random, 0, 50)});
+        std::vector<bool> used(kPages);
+        std::vector<bool> blocks(kPages);
+        std::vector<Range> held;
+        const auto set = [](std::vector<bool>& map, const Range& range, bool value) {
+            for (std::uint64_t at = range.lower(); at < range.upper(); ++at) {
+                ASSERT_NE(map[at], value) << "at " << at;
+                map[at] = value;
+            }
+        };
+        for (std::uint64_t now = 0; now < 500; ++now) {
+            if (held.empty() || between(random, 0, 1) == 0) {
+                const std::uint64_t size = between(random, 1, 30);
+                auto offset = room.find(size);
+                if (offset && between(random, 0, 4) == 0) {
+                    offset = room.find_allocated(size);  // as if the disk were full
+                    if (offset) {
+                        ASSERT_TRUE(empty(room.missing(*offset, size)));
+                    }
+                }
+                if (!offset) continue;
+                for (Range gap = room.missing(*offset, size); !empty(gap);
+                     gap = room.missing(*offset, size)) {
+                    const Range step = room.growth_step(gap);
+                    ASSERT_EQ(step.lower(), gap.lower());
+                    ASSERT_GE(step.upper(), gap.upper());
+                    ASSERT_LE(step.upper(), kPages);
+                    // A step may reach over blocks that are there; a hole in between counts.
+                    for (std::uint64_t at = step.lower(); at < step.upper(); ++at) {
+                        ASSERT_FALSE(used[at]) << "a growth step over what is used";
+                        blocks[at] = true;
+                    }
+                    room.add_blocks(step);
+                }
+                const Range taken(*offset, *offset + size);
+                room.take(*offset, size, now);
+                set(used, taken, true);
+                for (std::uint64_t at = taken.lower(); at < taken.upper(); ++at) {
+                    ASSERT_TRUE(blocks[at]) << "used without blocks";
+                }
+                held.push_back(taken);
+            } else {
+                std::swap(held[between(random, 0, held.size() - 1)], held.back());
+                room.give(held.back().lower(), held.back().upper() - held.back().lower(), now);
+                set(used, held.back(), false);
+                held.pop_back();
+                while (true) {
+                    const Range hole = room.begin_punch(now);
+                    if (empty(hole)) break;
+                    const bool punched = between(random, 0, 3) > 0;
+                    for (std::uint64_t at = hole.lower(); at < hole.upper(); ++at) {
+                        ASSERT_FALSE(used[at]) << "a hole where somebody is";
+                        ASSERT_TRUE(blocks[at]) << "a hole in a hole";
+                        if (punched) blocks[at] = false;
+                    }
+                    room.end_punch(hole, punched);
+                    if (!punched) break;
+                }
+            }
+            std::uint64_t allocated = 0;
+            for (const bool each : blocks) allocated += each ? 1 : 0;
+            ASSERT_EQ(room.allocated_bytes(), allocated);
+        }
+        for (const Range& each : held) room.give(each.lower(), each.upper() - each.lower(), 500);
+        EXPECT_EQ(room.find(kPages), 0U) << "room leaked";
+    }
+}
+
+TEST(SwapRoom, APeakKeepsItsBlocksForAWhile) {
+    SwapRoom room({.capacity_bytes = 100, .growth_bytes = 1, .keep_ns = 10});
+    room.add_blocks(Range(0, 100));
+    room.take(0, 80, 1);
+    room.give(0, 80, 2);
+    EXPECT_EQ(room.begin_punch(3).upper(), 100U) << "what the peak did not need";
+    SwapRoom other({.capacity_bytes = 100, .growth_bytes = 1, .keep_ns = 10});
+    other.add_blocks(Range(0, 80));
+    other.take(0, 80, 1);
+    other.give(0, 80, 2);
+    EXPECT_TRUE(empty(other.begin_punch(9)));
+    EXPECT_TRUE(empty(other.begin_punch(12))) << "the span before counts";
+    EXPECT_FALSE(empty(other.begin_punch(30)));
+}
+
+}  // namespace
+}  // namespace frostline
