@@ -12,9 +12,10 @@ readonly pytest_version=8.4.2
 readonly cuda_runtime_version=13.0.96
 
 readonly packages=(
-    g++ cmake ninja-build pkgconf libpmem-dev libboost-dev
-    libboost-program-options-dev libgtest-dev libgmock-dev libfmt-dev nlohmann-json3-dev
-    libxxhash-dev libexpected-dev libhwloc-dev libnuma-dev liburing-dev python3 python3-venv python3-dev)
+    g++ cmake ninja-build pkgconf libpmem-dev libhwloc-dev libnuma-dev liburing-dev
+    libboost-dev libboost-program-options-dev libgtest-dev libgmock-dev libfmt-dev
+    nlohmann-json3-dev libxxhash-dev libexpected-dev python3 python3-venv python3-dev)
+readonly bench_packages=(fio)
 
 # ---- Debian's packages ----
 

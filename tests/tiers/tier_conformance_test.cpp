@@ -270,6 +270,21 @@ TEST_P(TierConformance, ImpossibleSizesAreRefused) {
     EXPECT_TRUE(tier->usage().open) << "a refusal must not close a tier";
 }
 
+TEST_P(TierConformance, ANewExtentShowsNothingOfAnEarlierTier) {
+    {
+        const auto earlier = this->tier(kMiB);
+        while (const auto extent = earlier->reserve(kMiB / 4)) {
+            ASSERT_TRUE(earlier->write(*extent, 0, Bytes(kMiB / 4, std::byte{0x77})).has_value());
+            ASSERT_TRUE(earlier->fence(*extent).has_value());
+        }
+    }
+    const auto tier = this->tier(kMiB);
+    while (const auto extent = tier->reserve(kMiB / 4)) {
+        EXPECT_TRUE(read_all(*tier, *extent) == Bytes(kMiB / 4)) << "somebody's data";
+    }
+    EXPECT_EQ(tier->usage().used_bytes, kMiB);
+}
+
 TEST_P(TierConformance, EmptyTransfersAreFine) {
     const auto tier = this->tier(kMiB);
     const auto extent = tier->reserve(10);

