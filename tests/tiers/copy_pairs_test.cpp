@@ -130,10 +130,10 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(CopyLentBuffers, ArriveWhereverTheyLie) {
     const ScratchFolder folder;
     const auto dram = *DramTier::create({.id = TierId{0}, .capacity_bytes = 16 * kMiB});
-    const auto engine = *CopyEngine::create({});
     auto random = random_stream(72);
     for (const Specimen below : kSpecimens) {
         const auto tier = tier_of(below, folder, 8 * kMiB, TierId{1});
+        const auto engine = *CopyEngine::create({});
         for (const std::uint64_t shift :
              {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{64}, kPageBytes - 1}) {
             const std::uint64_t size = random_size(random, 3 * kMiB);
@@ -145,7 +145,7 @@ TEST(CopyLentBuffers, ArriveWhereverTheyLie) {
             const Extent source = *dram->adopt(place, nothing);
             const Extent target = *tier->reserve(size);
             ASSERT_TRUE(copy(*engine, *dram, source, *tier, target).status.has_value());
-            EXPECT_TRUE(read_all(*tier, target) == bytes);
+            EXPECT_TRUE(read_all(*tier, target) == bytes) << below << ", shifted by " << shift;
             std::fill(place.begin(), place.end(), std::byte{0});
             const CopyOutcome back = copy(*engine, *tier, target, *dram, source);
             ASSERT_TRUE(back.status.has_value()) << back.status.error().message();
