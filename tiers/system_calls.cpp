@@ -35,6 +35,8 @@ const SystemCalls& SystemCalls::real() noexcept {
         .madvise = ::madvise,
         .mbind = ::mbind,
         .move_pages = ::move_pages,
+        .sched_setaffinity = ::sched_setaffinity,
+        .getcpu = ::getcpu,
         .uring_init = ::io_uring_queue_init_params,
         .uring_register_files = ::io_uring_register_files,
         .uring_register_buffers = ::io_uring_register_buffers,

@@ -2,6 +2,7 @@
 // fail.
 #pragma once
 
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
@@ -38,6 +39,8 @@ struct SystemCalls {
                   unsigned long max_node, unsigned flags);
     long (*move_pages)(int pid, unsigned long count, void** pages, const int* nodes, int* status,
                        int flags);
+    int (*sched_setaffinity)(pid_t pid, size_t set_bytes, const cpu_set_t* set);
+    int (*getcpu)(unsigned* cpu, unsigned* node);
     // liburing's: they return -errno.
     int (*uring_init)(unsigned entries, io_uring* ring, io_uring_params* parameters);
     int (*uring_register_files)(io_uring* ring, const int* files, unsigned count);

@@ -41,6 +41,8 @@ enum class Call : std::uint8_t {
     madvise,
     mbind,
     move_pages,
+    sched_setaffinity,
+    getcpu,
     uring_init,
     uring_register_files,
     uring_register_buffers,
@@ -50,7 +52,7 @@ enum class Call : std::uint8_t {
     pmem_unmap,
     pmem_msync,
 };
-inline constexpr std::size_t kCalls = 26;
+inline constexpr std::size_t kCalls = 28;
 
 constexpr std::string_view name(Call call) noexcept {
     constexpr std::array<std::string_view, kCalls> kNames{"none",
@@ -71,6 +73,8 @@ constexpr std::string_view name(Call call) noexcept {
                                                           "madvise",
                                                           "mbind",
                                                           "move_pages",
+                                                          "sched_setaffinity",
+                                                          "getcpu",
                                                           "uring_init",
                                                           "uring_register_files",
                                                           "uring_register_buffers",
@@ -297,6 +301,15 @@ inline const SystemCalls& faulty_system_calls() {
                 return or_fail(Call::move_pages, -1L, [=] {
                     return real.move_pages(pid, count, pages, nodes, status, flags);
                 });
+            },
+        .sched_setaffinity =
+            [](pid_t pid, size_t set_bytes, const cpu_set_t* set) {
+                return or_fail(Call::sched_setaffinity, -1,
+                               [=] { return real.sched_setaffinity(pid, set_bytes, set); });
+            },
+        .getcpu =
+            [](unsigned* cpu, unsigned* node) {
+                return or_fail(Call::getcpu, -1, [=] { return real.getcpu(cpu, node); });
             },
         .uring_init =
             [](unsigned entries, io_uring* ring, io_uring_params* parameters) {
