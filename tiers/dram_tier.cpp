@@ -50,7 +50,7 @@ Result<std::unique_ptr<DramTier>> DramTier::create(const Options& options) noexc
     }
 }
 
-DramTier::DramTier(const Options& options, std::byte* arena, std::uint64_t arena_bytes)
+DramTier::DramTier(const Options& options, std::byte* memory, std::uint64_t memory_bytes)
     : calls_(options.calls),
       info_{.id = options.id,
             .kind = TierKind::dram,
@@ -60,16 +60,16 @@ DramTier::DramTier(const Options& options, std::byte* arena, std::uint64_t arena
             .granularity_bytes = kPageBytes,
             .host_addressable = true,
             .durable = false},
-      arena_(arena),
-      arena_bytes_(arena_bytes),
-      free_(arena_bytes) {}
+      memory_(memory),
+      memory_bytes_(memory_bytes),
+      arena_(memory, memory_bytes, *options.calls) {}
 
 DramTier::~DramTier() {
     for (const auto& [address, buffer] : adopted_) {
         buffer.release.call(buffer.release.user, reinterpret_cast<std::byte*>(address),
                             buffer.size_bytes);
     }
-    if (arena_ != nullptr) (void)calls_->munmap(arena_, arena_bytes_);
+    if (memory_ != nullptr) (void)calls_->munmap(memory_, memory_bytes_);
 }
 
 Result<Extent> DramTier::reserve(std::uint64_t size_bytes) noexcept {
@@ -84,18 +84,17 @@ Result<Extent> DramTier::reserve(std::uint64_t size_bytes) noexcept {
 
 Result<Extent> DramTier::reserve_locked(std::uint64_t size_bytes) {
     const std::uint64_t charged = round_up_to_page(size_bytes);
-    const std::optional<std::uint64_t> offset =
-        charged >= size_bytes && fits(charged) ? free_.find(charged) : std::nullopt;
-    if (!offset) {
+    const std::optional<Range> range =
+        charged >= size_bytes && fits(charged) ? arena_.find(charged) : std::nullopt;
+    if (!range) {
         return Error(Errc::no_space, 0, "DRAM tier: {} bytes do not fit, {} of {} are in use",
                      size_bytes, meter_.used_bytes(), info_.capacity_bytes);
     }
-    const Range range(*offset, *offset + charged);
-    FROSTLINE_TRY_VOID(trim_to(info_.capacity_bytes - meter_.used_bytes() - charged, range));
-    uncache(range);
-    (void)free_.take(charged);  // what find() found; last, because it cannot fail
+    FROSTLINE_TRY_VOID(trim_for(charged, *range));
+    arena_.take(*range);
     meter_.add(charged);
-    return Extent{info_.id, reinterpret_cast<std::uint64_t>(arena_ + *offset), size_bytes};
+    const auto address = reinterpret_cast<std::uint64_t>(arena_.address(range->lower()));
+    return Extent{info_.id, address, size_bytes};
 }
 
 void DramTier::release(const Extent& extent) noexcept {
@@ -107,11 +106,9 @@ void DramTier::release(const Extent& extent) noexcept {
             buffer = found->second;
             adopted_.erase(found);
         } else {
-            const std::uint64_t offset = extent.offset - reinterpret_cast<std::uint64_t>(arena_);
+            const std::uint64_t offset = extent.offset - reinterpret_cast<std::uint64_t>(memory_);
             const std::uint64_t charged = round_up_to_page(extent.length_bytes);
-            free_.give(offset, charged);
-            cached_.add(Range(offset, offset + charged));
-            cached_bytes_ += charged;
+            arena_.give(Range(offset, offset + charged));
             meter_.subtract(charged);
         }
     }
@@ -138,7 +135,7 @@ Result<Extent> DramTier::adopt(std::span<std::byte> buffer, BufferRelease releas
             return Error(Errc::busy, 0, "DRAM tier: buffer {} is adopted already",
                          static_cast<const void*>(buffer.data()));
         }
-        FROSTLINE_TRY_VOID(trim_to(info_.capacity_bytes - meter_.used_bytes() - buffer.size(), {}));
+        FROSTLINE_TRY_VOID(trim_for(buffer.size(), {}));
         adopted_.emplace(address, Adopted{buffer.size(), release});
         meter_.add(buffer.size());
         return Extent{info_.id, address, buffer.size()};
@@ -181,7 +178,7 @@ Result<std::unique_ptr<TransferQueue>> DramTier::open_queue() noexcept {
 
 std::uint64_t DramTier::cached_bytes() const noexcept {
     const std::lock_guard lock(mutex_);
-    return cached_bytes_;
+    return arena_.cached_bytes();
 }
 
 bool DramTier::fits(std::uint64_t size_bytes) const noexcept {
@@ -189,40 +186,13 @@ bool DramTier::fits(std::uint64_t size_bytes) const noexcept {
     return size_bytes <= room;
 }
 
-// Gives pages of released extents back to the system until no more than `cached_limit_bytes` remain
-// outside of `keep`; highest addresses first: best fit reuses the lowest ones first.
-Result<void> DramTier::trim_to(std::uint64_t cached_limit_bytes, const Range& keep) {
-    std::uint64_t excess = cached_bytes_ - cached_bytes_in(keep);
-    if (excess <= cached_limit_bytes) return ok();
-    excess = round_up_to_page(excess - cached_limit_bytes);
-    RangeSet others = cached_;
-    others.subtract(keep);
-    for (auto range = others.rbegin(); excess > 0 && range != others.rend(); ++range) {
-        const std::uint64_t give = std::min(excess, range->upper() - range->lower());
-        const std::uint64_t start = range->upper() - give;
-        if (calls_->madvise(arena_ + start, give, MADV_DONTNEED) != 0) {
-            return system_error(errno, "DRAM tier: the system does not take back {} bytes", give);
-        }
-        uncache(Range(start, start + give));
-        excess -= give;
-    }
+// Gives cached pages outside of `keep` back to the system, until `size_bytes` more can be used.
+Result<void> DramTier::trim_for(std::uint64_t size_bytes, const Range& keep) {
+    const std::uint64_t limit = info_.capacity_bytes - meter_.used_bytes() - size_bytes;
+    const std::uint64_t cached = arena_.cached_bytes() - arena_.cached_bytes_in(keep);
+    if (cached <= limit) return ok();
+    FROSTLINE_TRY_VOID(arena_.trim(cached - limit, keep));
     return ok();
-}
-
-std::uint64_t DramTier::cached_bytes_in(const Range& range) const noexcept {
-    std::uint64_t bytes = 0;
-    if (range.lower() == range.upper()) return 0;  // no range for equal_range()
-    const auto [first, last] = cached_.equal_range(range);
-    for (auto each = first; each != last; ++each) {
-        bytes += std::min(each->upper(), range.upper()) - std::max(each->lower(), range.lower());
-    }
-    return bytes;
-}
-
-void DramTier::uncache(const Range& range) {
-    const std::uint64_t bytes = cached_bytes_in(range);
-    cached_.subtract(range);
-    cached_bytes_ -= bytes;
 }
 
 }  // namespace frostline

@@ -6,12 +6,10 @@
 #pragma once
 
 #include "tiers/buffer_release.h"
-#include "tiers/free_extents.h"
+#include "tiers/dram_arena.h"
 #include "tiers/system_calls.h"
 #include "tiers/tier.h"
 #include "tiers/tier_meter.h"
-
-#include <boost/icl/interval_set.hpp>
 
 #include <memory>
 #include <mutex>
@@ -59,26 +57,21 @@ class DramTier final : public Tier {
     std::uint64_t cached_bytes() const noexcept;
 
    private:
-    using Range = boost::icl::right_open_interval<std::uint64_t>;
-    using RangeSet = boost::icl::interval_set<std::uint64_t, std::less, Range>;
+    using Range = DramArena::Range;
 
-    DramTier(const Options& options, std::byte* arena, std::uint64_t arena_bytes);
+    DramTier(const Options& options, std::byte* memory, std::uint64_t memory_bytes);
     Result<Extent> reserve_locked(std::uint64_t size_bytes);
     bool fits(std::uint64_t size_bytes) const noexcept;
-    Result<void> trim_to(std::uint64_t cached_limit_bytes, const Range& keep);
-    std::uint64_t cached_bytes_in(const Range& range) const noexcept;
-    void uncache(const Range& range);
+    Result<void> trim_for(std::uint64_t size_bytes, const Range& keep);
 
     const SystemCalls* calls_;
     TierInfo info_;
     TierMeter meter_;
-    std::byte* arena_;
-    std::uint64_t arena_bytes_;
+    std::byte* memory_;
+    std::uint64_t memory_bytes_;
 
     mutable std::mutex mutex_;  // guards everything below
-    FreeExtents free_;
-    RangeSet cached_;
-    std::uint64_t cached_bytes_ = 0;
+    DramArena arena_;
     struct Adopted {
         std::uint64_t size_bytes;
         BufferRelease release;
