@@ -12,10 +12,16 @@ FreeExtents::FreeExtents(std::uint64_t capacity_bytes) : capacity_bytes_(capacit
     if (capacity_bytes > 0) give(0, capacity_bytes);
 }
 
-std::optional<std::uint64_t> FreeExtents::find(std::uint64_t size_bytes) const noexcept {
-    const auto best = by_size_.lower_bound({size_bytes, 0});
-    if (size_bytes == 0 || best == by_size_.end()) return std::nullopt;
-    return best->second;
+std::optional<std::uint64_t> FreeExtents::find(std::uint64_t size_bytes,
+                                               std::uint64_t alignment_bytes) const noexcept {
+    if (size_bytes == 0) return std::nullopt;
+    for (auto each = by_size_.lower_bound({size_bytes, 0}); each != by_size_.end(); ++each) {
+        const auto& [range_bytes, offset] = *each;
+        const std::uint64_t skipped =
+            (alignment_bytes - offset % alignment_bytes) % alignment_bytes;
+        if (skipped <= range_bytes - size_bytes) return offset + skipped;
+    }
+    return std::nullopt;
 }
 
 std::optional<std::uint64_t> FreeExtents::take(std::uint64_t size_bytes) noexcept {

@@ -17,8 +17,10 @@ class FreeExtents {
     /// Everything in [0, capacity_bytes) is free.
     explicit FreeExtents(std::uint64_t capacity_bytes);
 
-    /// The offset that take() would give.
-    std::optional<std::uint64_t> find(std::uint64_t size_bytes) const noexcept;
+    /// The offset that take() would give; with an alignment, the best offset that is a multiple of
+    /// it, for take_at(). Also walks the free ranges that are too small only because of it.
+    std::optional<std::uint64_t> find(std::uint64_t size_bytes,
+                                      std::uint64_t alignment_bytes = 1) const noexcept;
 
     /// The offset of a range of `size_bytes` > 0 that is free no longer, or nothing. Allocates
     /// nothing.

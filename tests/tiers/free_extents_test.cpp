@@ -27,6 +27,17 @@ class UnitMap {
         }
         return best ? std::optional(best->second) : std::nullopt;
     }
+    std::optional<std::uint64_t> best_aligned_fit(std::uint64_t size,
+                                                  std::uint64_t alignment) const {
+        auto all = runs();
+        std::sort(all.begin(), all.end());
+        for (const auto& [length, start] : all) {
+            std::uint64_t at = start;
+            while (at % alignment != 0) ++at;
+            if (at + size <= start + length) return at;
+        }
+        return std::nullopt;
+    }
     void set(std::uint64_t offset, std::uint64_t size, bool free) {
         std::fill_n(free_.begin() + static_cast<long>(offset), size, free);
     }
@@ -84,6 +95,16 @@ TEST(FreeExtents, AgreesWithAMapOfUnitsUnderRandomUse) {
                 ASSERT_EQ(offset, map.best_fit(size)) << "size " << size;
                 if (!offset) continue;
                 ASSERT_TRUE(map.all(*offset, size, true)) << "given twice";
+                map.set(*offset, size, false);
+                taken.emplace_back(*offset, size);
+            } else if (choice < 62) {
+                const std::uint64_t size = between(random, 1, 40);
+                const std::uint64_t alignment = between(random, 1, 16);
+                const auto offset = extents.find(size, alignment);
+                ASSERT_EQ(offset, map.best_aligned_fit(size, alignment))
+                    << size << " " << alignment;
+                if (!offset) continue;
+                extents.take_at(*offset, size);
                 map.set(*offset, size, false);
                 taken.emplace_back(*offset, size);
             } else if (choice < 80) {
