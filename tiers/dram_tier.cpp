@@ -4,53 +4,81 @@
 #include "tiers/check.h"
 #include "tiers/page.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <optional>
+#include <utility>
 
 namespace frostline {
 namespace {
 
-// Address space beyond the budget keeps fragmentation from refusing what the budget allows; it
-// costs nothing until it is touched. A system that counts address space gets a smaller arena.
-constexpr std::uint64_t kArenaOverCapacity = 4;
+Error no_memory() {
+    return Error(Errc::out_of_memory, 0, "DRAM tier: no memory for its own tables");
+}
+
+void append(std::string& text, const char* separator, std::string_view more) {
+    if (!text.empty()) text += separator;
+    text += more;
+}
+
+std::string words_for(const NumaPlacement& numa) {
+    switch (numa.mode) {
+        case NumaPlacement::Mode::none:
+            return {};
+        case NumaPlacement::Mode::bind:
+            return "bound to NUMA nodes " + list_of(numa.nodes);
+        case NumaPlacement::Mode::preferred:
+            return "NUMA node " + list_of(numa.nodes) + " preferred";
+        case NumaPlacement::Mode::interleave:
+            return "interleaved over NUMA nodes " + list_of(numa.nodes);
+    }
+    return {};
+}
+
+// The node of all pages, if there is one.
+int only_node(const NumaPlacement& numa, const Topology* topology) {
+    if (numa.nodes.size() == 1) return numa.nodes.front();
+    const bool one = topology != nullptr && topology->nodes().size() == 1;
+    return one ? topology->nodes().front().id : kNoNode;
+}
+
+// Small enough that a chunk with little in it does not keep much of the budget resident.
+std::uint64_t pin_chunk_bytes(const HostRegistration* pins, std::uint64_t capacity_bytes) {
+    constexpr std::uint64_t kChunksAtLeast = 64;
+    constexpr std::uint64_t kUnit = HostRegistration::kSmallestChunkBytes;
+    const std::uint64_t wanted = capacity_bytes / kChunksAtLeast / kUnit * kUnit;
+    return pins == nullptr ? 0 : std::clamp(wanted, kUnit, pins->chunk_bytes());
+}
 
 }  // namespace
 
 Result<std::unique_ptr<DramTier>> DramTier::create(const Options& options) noexcept {
-    const std::uint64_t capacity = options.capacity_bytes / kPageBytes * kPageBytes;
-    void* arena = nullptr;
-    std::uint64_t arena_bytes = 0;
-    for (std::uint64_t times = kArenaOverCapacity; capacity > 0 && times > 0; times /= 2) {
-        if (capacity > UINT64_MAX / (2 * times)) continue;
-        arena_bytes = capacity * times;
-        arena = options.calls->mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (arena != MAP_FAILED) break;
-    }
-    if (arena == MAP_FAILED || (capacity > 0 && arena == nullptr)) {
-        return system_error(arena == nullptr ? ENOMEM : errno,
-                            "DRAM tier: cannot reserve {} bytes of address space; lower the DRAM "
-                            "budget",
-                            capacity);
-    }
-    // A huge page would make 2 MiB resident where one page was reserved. A kernel without them
-    // refuses the advice.
-    if (arena != nullptr) (void)options.calls->madvise(arena, arena_bytes, MADV_NOHUGEPAGE);
     try {
-        return std::unique_ptr<DramTier>(
-            new DramTier(options, static_cast<std::byte*>(arena), capacity > 0 ? arena_bytes : 0));
+        std::optional<Topology> machine;
+        const Topology* topology = options.topology;
+        const bool anywhere =
+            options.numa.mode == NumaPlacement::Mode::none && options.numa.nodes.empty();
+        if (topology == nullptr && !anywhere) {
+            FROSTLINE_TRY(machine, Topology::create());
+            topology = &*machine;
+        }
+        if (!anywhere) {
+            FROSTLINE_TRY_VOID(check_placement(options.numa, *topology, options.capacity_bytes));
+        }
+        std::unique_ptr<DramTier> tier(new DramTier(options));
+        FROSTLINE_TRY_VOID(tier->map_arenas(options, options.numa, topology));
+        tier->probe_pinning();
+        return tier;
     } catch (const std::bad_alloc&) {
-        if (arena != nullptr) (void)options.calls->munmap(arena, arena_bytes);
-        return Error(Errc::out_of_memory, 0, "DRAM tier: no memory for its own tables");
+        return no_memory();
     }
 }
 
-DramTier::DramTier(const Options& options, std::byte* memory, std::uint64_t memory_bytes)
+DramTier::DramTier(const Options& options)
     : calls_(options.calls),
       info_{.id = options.id,
             .kind = TierKind::dram,
@@ -59,17 +87,73 @@ DramTier::DramTier(const Options& options, std::byte* memory, std::uint64_t memo
             .capacity_bytes = options.capacity_bytes,
             .granularity_bytes = kPageBytes,
             .host_addressable = true,
-            .durable = false},
-      memory_(memory),
-      memory_bytes_(memory_bytes),
-      arena_(memory, memory_bytes, *options.calls) {}
+            .durable = false,
+            .access = "load and store"} {}
 
 DramTier::~DramTier() {
     for (const auto& [address, buffer] : adopted_) {
         buffer.release.call(buffer.release.user, reinterpret_cast<std::byte*>(address),
                             buffer.size_bytes);
     }
-    if (memory_ != nullptr) (void)calls_->munmap(memory_, memory_bytes_);
+}
+
+Result<void> DramTier::map_arenas(const Options& options, const NumaPlacement& numa,
+                                  const Topology* topology) {
+    const std::uint64_t capacity = options.capacity_bytes / kPageBytes * kPageBytes;
+    if (capacity == 0) return ok();
+    const bool pinned = options.pin_for_device != nullptr;
+    std::vector<ArenaPlan> plans = plan_home_arenas(numa, topology, capacity, pinned);
+    plans.push_back({capacity, numa.nodes, false});
+    FROSTLINE_TRY(DramMapping mapping, DramMapping::create(*calls_, capacity, plans));
+    const std::span<std::byte> whole = mapping.whole();
+    std::uint64_t position = 0;
+    for (const ArenaPlan& plan : plans) {
+        if (numa.mode == NumaPlacement::Mode::none) break;
+        const auto placed =
+            place_memory(*calls_, mapping.next(position, plan), numa.mode, plan.nodes);
+        if (!placed) {
+            append(info_.fallback, "; ", placed.error().message());
+            return map_arenas(options, {}, topology);  // anew, without a policy on any part
+        }
+    }
+    // A huge page would make 2 MiB resident where one page was reserved.
+    bool huge_pages = options.huge_pages == HugePages::large_extents;
+    if (calls_->madvise(whole.data(), whole.size(), MADV_NOHUGEPAGE) != 0 && huge_pages) {
+        append(info_.fallback, "; ", system_error(errno, "no huge pages").message());
+        huge_pages = false;
+    }
+    position = 0;
+    arenas_.reserve(plans.size());
+    for (const ArenaPlan& plan : plans) {
+        arenas_.emplace_back(DramArena::Options{
+            .memory = mapping.next(position, plan),
+            .calls = calls_,
+            .nodes = plan.nodes,
+            .huge_pages = huge_pages && !plan.pinned,
+            .pins = plan.pinned ? options.pin_for_device : nullptr,
+            .pin_chunk_bytes = pin_chunk_bytes(options.pin_for_device, capacity)});
+    }
+    mapping_ = std::move(mapping);
+    append(info_.access, ", ", words_for(numa));
+    if (huge_pages) append(info_.access, ", ", "huge pages for large extents");
+    info_.numa_node = only_node(numa, topology);
+    verified_ = numa.mode != NumaPlacement::Mode::none && topology->nodes().size() > 1;
+    return ok();
+}
+
+// A refusal is better known before anything relies on it.
+void DramTier::probe_pinning() {
+    bool pinned = false;
+    for (DramArena& each : arenas_) {
+        if (!each.pinned()) continue;
+        const Result<void> done = each.try_pinning();
+        pinned = done.has_value();
+        if (pinned) continue;
+        pinning_error_ = done.error();
+        append(info_.fallback, "; ", fmt::format("not pinned: {}", done.error().message()));
+        break;
+    }
+    if (pinned) append(info_.access, ", ", "pinned");
 }
 
 Result<Extent> DramTier::reserve(std::uint64_t size_bytes) noexcept {
@@ -78,22 +162,41 @@ Result<Extent> DramTier::reserve(std::uint64_t size_bytes) noexcept {
         const std::lock_guard lock(mutex_);
         return reserve_locked(size_bytes);
     } catch (const std::bad_alloc&) {
-        return Error(Errc::out_of_memory, 0, "DRAM tier: no memory for its own tables");
+        return no_memory();
     }
 }
 
 Result<Extent> DramTier::reserve_locked(std::uint64_t size_bytes) {
     const std::uint64_t charged = round_up_to_page(size_bytes);
-    const std::optional<Range> range =
-        charged >= size_bytes && fits(charged) ? arena_.find(charged) : std::nullopt;
-    if (!range) {
-        return Error(Errc::no_space, 0, "DRAM tier: {} bytes do not fit, {} of {} are in use",
-                     size_bytes, meter_.used_bytes(), info_.capacity_bytes);
+    std::optional<Error> refusal;
+    if (charged >= size_bytes && fits(charged)) {
+        DramArena* const nearest = nearest_arena();
+        if (nearest != nullptr) {
+            const auto extent = reserve_in(*nearest, size_bytes);
+            if (extent) return extent;
+            refusal = extent.error();
+        }
+        for (DramArena& each : arenas_) {
+            if (&each == nearest) continue;
+            const auto extent = reserve_in(each, size_bytes);
+            if (extent) return extent;
+            refusal = extent.error();
+        }
     }
-    FROSTLINE_TRY_VOID(trim_for(charged, *range));
-    arena_.take(*range);
+    return refusal.value_or(does_not_fit(size_bytes));
+}
+
+Result<Extent> DramTier::reserve_in(DramArena& arena, std::uint64_t size_bytes) {
+    const std::uint64_t charged = round_up_to_page(size_bytes);
+    const std::optional<Range> range = arena.find(charged);
+    if (!range) return does_not_fit(size_bytes);
+    FROSTLINE_TRY_VOID(make_room(arena.growth_bytes(*range), &arena, arena.footprint(*range)));
+    if (const Result<void> taken = arena.take(*range); !taken) {
+        pinning_error_ = taken.error();
+        return taken.error();
+    }
     meter_.add(charged);
-    const auto address = reinterpret_cast<std::uint64_t>(arena_.address(range->lower()));
+    const auto address = reinterpret_cast<std::uint64_t>(arena.address(range->start));
     return Extent{info_.id, address, size_bytes};
 }
 
@@ -106,10 +209,9 @@ void DramTier::release(const Extent& extent) noexcept {
             buffer = found->second;
             adopted_.erase(found);
         } else {
-            const std::uint64_t offset = extent.offset - reinterpret_cast<std::uint64_t>(memory_);
-            const std::uint64_t charged = round_up_to_page(extent.length_bytes);
-            arena_.give(Range(offset, offset + charged));
-            meter_.subtract(charged);
+            DramArena* const arena = arena_of(extent);
+            FROSTLINE_CHECK(arena != nullptr, "a range given back lies outside its tier");
+            give_locked(*arena, extent);
         }
     }
     if (!buffer) return;
@@ -120,6 +222,21 @@ void DramTier::release(const Extent& extent) noexcept {
     meter_.subtract(buffer->size_bytes);
 }
 
+void DramTier::give_locked(DramArena& arena, const Extent& extent) {
+    const std::uint64_t offset = arena.offset(host_address(extent));
+    const std::uint64_t charged = round_up_to_page(extent.length_bytes);
+    arena.give({offset, offset + charged});
+    meter_.subtract(charged);
+    if (!verified_) return;
+    const auto drop = [&](std::span<std::byte> misplaced) {
+        const std::uint64_t start = arena.offset(misplaced.data());
+        misplaced_bytes_ += misplaced.size();
+        arena.drop({start, start + misplaced.size()});
+    };
+    // Where the kernel does not say, pages are kept as if they lay well.
+    (void)find_misplaced(*calls_, {host_address(extent), charged}, arena.nodes(), drop);
+}
+
 Result<Extent> DramTier::adopt(std::span<std::byte> buffer, BufferRelease release) noexcept {
     const auto address = reinterpret_cast<std::uint64_t>(buffer.data());
     if (buffer.empty() || release.call == nullptr) {
@@ -127,20 +244,17 @@ Result<Extent> DramTier::adopt(std::span<std::byte> buffer, BufferRelease releas
     }
     try {
         const std::lock_guard lock(mutex_);
-        if (!fits(buffer.size())) {
-            return Error(Errc::no_space, 0, "DRAM tier: {} bytes do not fit, {} of {} are in use",
-                         buffer.size(), meter_.used_bytes(), info_.capacity_bytes);
-        }
+        if (!fits(buffer.size())) return does_not_fit(buffer.size());
         if (adopted_.contains(address)) {
             return Error(Errc::busy, 0, "DRAM tier: buffer {} is adopted already",
                          static_cast<const void*>(buffer.data()));
         }
-        FROSTLINE_TRY_VOID(trim_for(buffer.size(), {}));
+        FROSTLINE_TRY_VOID(make_room(buffer.size(), nullptr, {}));
         adopted_.emplace(address, Adopted{buffer.size(), release});
         meter_.add(buffer.size());
         return Extent{info_.id, address, buffer.size()};
     } catch (const std::bad_alloc&) {
-        return Error(Errc::out_of_memory, 0, "DRAM tier: no memory for its own tables");
+        return no_memory();
     }
 }
 
@@ -178,7 +292,20 @@ Result<std::unique_ptr<TransferQueue>> DramTier::open_queue() noexcept {
 
 std::uint64_t DramTier::cached_bytes() const noexcept {
     const std::lock_guard lock(mutex_);
-    return arena_.cached_bytes();
+    return cached_bytes_locked();
+}
+
+Result<Placement> DramTier::placement(const Extent& extent) const noexcept {
+    try {
+        return placement_of(*calls_, {host_address(extent), extent.length_bytes});
+    } catch (const std::bad_alloc&) {
+        return no_memory();
+    }
+}
+
+std::optional<Error> DramTier::pinning_error() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return pinning_error_;
 }
 
 bool DramTier::fits(std::uint64_t size_bytes) const noexcept {
@@ -186,13 +313,53 @@ bool DramTier::fits(std::uint64_t size_bytes) const noexcept {
     return size_bytes <= room;
 }
 
-// Gives cached pages outside of `keep` back to the system, until `size_bytes` more can be used.
-Result<void> DramTier::trim_for(std::uint64_t size_bytes, const Range& keep) {
-    const std::uint64_t limit = info_.capacity_bytes - meter_.used_bytes() - size_bytes;
-    const std::uint64_t cached = arena_.cached_bytes() - arena_.cached_bytes_in(keep);
-    if (cached <= limit) return ok();
-    FROSTLINE_TRY_VOID(arena_.trim(cached - limit, keep));
+Error DramTier::does_not_fit(std::uint64_t size_bytes) const noexcept {
+    return Error(Errc::no_space, 0, "DRAM tier: {} bytes do not fit, {} of {} are in use",
+                 size_bytes, meter_.used_bytes(), info_.capacity_bytes);
+}
+
+// Gives cached pages back to the system until `growth_bytes` more can become resident; those in
+// `keep` of the arena `into` are about to be used. The home arenas come last: what is pinned in
+// them costs the most to get back.
+Result<void> DramTier::make_room(std::uint64_t growth_bytes, const DramArena* into,
+                                 const Range& keep) {
+    if (!fits(growth_bytes)) return does_not_fit(growth_bytes);
+    const std::uint64_t room = info_.capacity_bytes - meter_.used_bytes() - growth_bytes;
+    const std::uint64_t cached = cached_bytes_locked();
+    std::uint64_t excess = cached > room ? cached - room : 0;
+    for (auto each = arenas_.rbegin(); excess > 0 && each != arenas_.rend(); ++each) {
+        FROSTLINE_TRY(const std::uint64_t trimmed,
+                      each->trim(excess, &*each == into ? keep : Range{}));
+        excess -= std::min(excess, trimmed);
+    }
+    if (excess > 0) return does_not_fit(growth_bytes);
     return ok();
+}
+
+// By address; nullptr if it is in none.
+DramArena* DramTier::arena_of(const Extent& extent) noexcept {
+    const auto found = std::find_if(arenas_.begin(), arenas_.end(), [&](const DramArena& each) {
+        return each.contains(host_address(extent));
+    });
+    return found == arenas_.end() ? nullptr : &*found;
+}
+
+// Of several nodes that memory is bound to, the one that the caller runs on.
+DramArena* DramTier::nearest_arena() noexcept {
+    constexpr std::size_t kOneHome = 2;
+    unsigned cpu = 0;
+    unsigned node = 0;
+    if (arenas_.size() <= kOneHome || calls_->getcpu(&cpu, &node) != 0) return nullptr;
+    const auto found = std::find_if(arenas_.begin(), arenas_.end(), [&](const DramArena& each) {
+        return each.nodes().size() == 1 && each.nodes().front() == static_cast<int>(node);
+    });
+    return found == arenas_.end() ? nullptr : &*found;
+}
+
+std::uint64_t DramTier::cached_bytes_locked() const noexcept {
+    std::uint64_t bytes = 0;
+    for (const DramArena& each : arenas_) bytes += each.cached_bytes();
+    return bytes;
 }
 
 }  // namespace frostline

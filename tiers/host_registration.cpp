@@ -1,0 +1,101 @@
+// One map entry for each piece that the driver has accepted.
+#include "tiers/host_registration.h"
+
+#include <algorithm>
+#include <new>
+#include <optional>
+
+namespace frostline {
+
+Result<std::unique_ptr<HostRegistration>> HostRegistration::create(
+    const Options& options) noexcept {
+    if (options.chunk_bytes == 0 || options.chunk_bytes % kSmallestChunkBytes != 0) {
+        return Error(Errc::invalid_argument, 0,
+                     "host memory is registered in multiples of {} bytes, not {}",
+                     kSmallestChunkBytes, options.chunk_bytes);
+    }
+    FROSTLINE_TRY_VOID(options.driver->can_register_host_memory());
+    FROSTLINE_TRY(const CUcontext context, options.driver->retain_primary_context(options.device));
+    auto* const made = new (std::nothrow) HostRegistration(options, context);
+    if (made == nullptr) {
+        options.driver->release_primary_context(options.device);
+        return Error(Errc::out_of_memory, 0, "no memory to register host memory with a GPU");
+    }
+    return std::unique_ptr<HostRegistration>(made);
+}
+
+HostRegistration::HostRegistration(const Options& options, CUcontext context)
+    : driver_(options.driver),
+      device_(options.device),
+      context_(context),
+      chunk_bytes_(options.chunk_bytes),
+      piece_bytes_(options.chunk_bytes) {}
+
+HostRegistration::~HostRegistration() {
+    for (const auto& [address, size_bytes] : pieces_) {
+        (void)driver_->unregister_host_memory(context_, {address, size_bytes});
+    }
+    driver_->release_primary_context(device_);
+}
+
+std::uint64_t HostRegistration::registered_bytes() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return registered_bytes_;
+}
+
+Result<void> HostRegistration::add(std::span<std::byte> memory) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+        const Result<void> added = add_locked(memory);
+        if (!added) (void)remove_locked(memory);
+        return added;
+    } catch (const std::bad_alloc&) {
+        (void)remove_locked(memory);
+        return Error(Errc::out_of_memory, 0, "no memory to register host memory with a GPU");
+    }
+}
+
+Result<void> HostRegistration::add_locked(std::span<std::byte> memory) {
+    while (!memory.empty()) {
+        const auto piece = memory.first(std::min<std::uint64_t>(memory.size(), piece_bytes_));
+        const auto entry =
+            pieces_.emplace(piece.data(), piece.size()).first;  // first: it may throw
+        const Result<void> added = driver_->register_host_memory(context_, piece);
+        if (added) {
+            registered_bytes_ += piece.size();
+            memory = memory.subspan(piece.size());
+            continue;
+        }
+        pieces_.erase(entry);
+        const std::uint64_t half = piece.size() / 2 / kSmallestChunkBytes * kSmallestChunkBytes;
+        if (half < kSmallestChunkBytes) return added;
+        piece_bytes_ = half;
+    }
+    return ok();
+}
+
+Result<void> HostRegistration::remove(std::span<std::byte> memory) noexcept {
+    const std::lock_guard lock(mutex_);
+    return remove_locked(memory);
+}
+
+Result<void> HostRegistration::remove_locked(std::span<std::byte> memory) noexcept {
+    std::optional<Error> first_error;
+    auto each = pieces_.lower_bound(memory.data());
+    while (each != pieces_.end() && each->first < memory.data() + memory.size()) {
+        const auto [address, size_bytes] = *each;
+        const Result<void> removed =
+            driver_->unregister_host_memory(context_, {address, size_bytes});
+        if (removed) {
+            registered_bytes_ -= size_bytes;
+            each = pieces_.erase(each);
+        } else {
+            if (!first_error) first_error = removed.error();
+            ++each;
+        }
+    }
+    if (first_error) return *first_error;
+    return ok();
+}
+
+}  // namespace frostline
