@@ -296,7 +296,7 @@ TEST_P(TierConformance, EmptyTransfersAreFine) {
 TEST_P(TierConformance, ItsCardSaysWhatItIs) {
     const auto tier = this->tier(kMiB);
     const TierInfo& info = tier->info();
-    const bool memory = GetParam() == Specimen::dram;
+    const bool memory = is_dram(GetParam());
     const bool pmem = GetParam() == Specimen::pmem;
     EXPECT_EQ(info.kind, memory ? TierKind::dram : pmem ? TierKind::pmem : TierKind::swap);
     // Also where the environment makes libpmem call a file persistent memory.
@@ -333,12 +333,16 @@ TEST_P(TierConformanceDeathTest, GivingBackWhatIsNotTheTiersEndsTheProgram) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, TierConformance,
-                         testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap,
-                                         Specimen::swap_by_pages, Specimen::swap_striped,
-                                         Specimen::swap_ordinary, Specimen::swap_cached),
+                         testing::Values(Specimen::dram, Specimen::dram_small_pages,
+                                         Specimen::dram_bound, Specimen::dram_pinned,
+                                         Specimen::pmem, Specimen::swap, Specimen::swap_by_pages,
+                                         Specimen::swap_striped, Specimen::swap_ordinary,
+                                         Specimen::swap_cached),
                          testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Tiers, TierConformanceDeathTest,
-                         testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap),
+                         testing::Values(Specimen::dram, Specimen::dram_small_pages,
+                                         Specimen::dram_bound, Specimen::dram_pinned,
+                                         Specimen::pmem, Specimen::swap),
                          testing::PrintToStringParamName());
 
 // libpmem asks the environment once, when it is loaded: the paths of real persistent memory (its

@@ -1,6 +1,7 @@
 // One tier of every kind to try things on, and bytes that are worth checking.
 #pragma once
 
+#include "tests/tiers/fake_cuda.h"
 #include "tests/tiers/faulty_system_calls.h"
 #include "tests/tiers/scratch_folder.h"
 #include "tests/tiers/seed.h"
@@ -44,6 +45,9 @@ inline std::uint64_t random_size(std::mt19937_64& random, std::uint64_t max_byte
 /// for O_DIRECT.
 enum class Specimen : std::uint8_t {
     dram,
+    dram_small_pages,
+    dram_bound,   ///< to the nodes that there are
+    dram_pinned,  ///< with the fake driver
     pmem,
     swap,
     swap_by_pages,
@@ -53,13 +57,50 @@ enum class Specimen : std::uint8_t {
 };
 
 inline std::ostream& operator<<(std::ostream& out, Specimen specimen) {
-    constexpr std::array<const char*, 7> kNames{
-        "dram", "pmem", "swap", "swap_by_pages", "swap_striped", "swap_ordinary", "swap_cached"};
+    constexpr std::array<const char*, 10> kNames{
+        "dram", "dram_small_pages", "dram_bound",   "dram_pinned",   "pmem",
+        "swap", "swap_by_pages",    "swap_striped", "swap_ordinary", "swap_cached"};
     return out << kNames[static_cast<std::size_t>(specimen)];
+}
+
+inline bool is_dram(Specimen specimen) {
+    return specimen < Specimen::pmem;
 }
 
 inline bool is_swap(Specimen specimen) {
     return specimen >= Specimen::swap;
+}
+
+/// This machine's, read once.
+inline const Topology& this_machine() {
+    static const Topology topology = *Topology::create();
+    return topology;
+}
+
+inline std::vector<int> nodes_with_memory() {
+    std::vector<int> nodes;
+    for (const NumaNode& each : this_machine().nodes()) {
+        if (each.memory_bytes > 0) nodes.push_back(each.id);
+    }
+    return nodes;
+}
+
+/// Its calls go through the fault layer.
+inline DramTier::Options dram_options(Specimen specimen, std::uint64_t capacity_bytes, TierId id) {
+    DramTier::Options options{.id = id,
+                              .capacity_bytes = capacity_bytes,
+                              .calls = &faulty_system_calls(),
+                              .topology = &this_machine()};
+    if (specimen == Specimen::dram_small_pages) options.huge_pages = DramTier::HugePages::never;
+    if (specimen == Specimen::dram_bound) {
+        options.numa = {NumaPlacement::Mode::bind, nodes_with_memory()};
+    }
+    if (specimen == Specimen::dram_pinned) {
+        static const FakeCuda cuda;
+        static const std::unique_ptr<HostRegistration> pins = cuda.registration();
+        options.pin_for_device = pins.get();
+    }
+    return options;
 }
 
 /// A fresh tier in `folder`. Its calls go through the fault layer.
@@ -67,8 +108,11 @@ inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchF
                                                std::uint64_t capacity_bytes, TierId id = TierId{}) {
     const SystemCalls* const calls = &faulty_system_calls();
     switch (specimen) {
-        case Specimen::dram: {
-            FROSTLINE_TRY(auto tier, DramTier::create({id, capacity_bytes, calls}));
+        case Specimen::dram:
+        case Specimen::dram_small_pages:
+        case Specimen::dram_bound:
+        case Specimen::dram_pinned: {
+            FROSTLINE_TRY(auto tier, DramTier::create(dram_options(specimen, capacity_bytes, id)));
             return std::unique_ptr<Tier>(std::move(tier));
         }
         case Specimen::pmem: {

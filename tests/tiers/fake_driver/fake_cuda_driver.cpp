@@ -4,23 +4,14 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <cstdio>
-#include <vector>
+#include <iterator>
+#include <new>
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-namespace {
-
-FakeCudaState state;
-std::vector<const void*> outer_contexts;
-char primary_context;  // its address is the handle
-
-void note_the_caller() {
-    if (state.current_context != &primary_context) ++state.calls_without_context;
-    if (state.capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++state.calls_unsafe_in_capture;
-}
-
-}  // namespace
+static FakeCudaState state;
 
 EXPORTED FakeCudaState* fake_cuda_state() {
     return &state;
@@ -58,6 +49,19 @@ EXPORTED CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice) {
 
 #ifndef FAKE_CUDA_WITHOUT_REGISTRATION
 
+namespace {
+
+std::array<const void*, 8> outer_contexts;
+std::size_t outer_count = 0;
+char primary_context;  // its address is the handle
+
+void note_the_caller() {
+    if (state.current_context != &primary_context) ++state.calls_without_context;
+    if (state.capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++state.calls_unsafe_in_capture;
+}
+
+}  // namespace
+
 EXPORTED CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
     if (device != 7) return CUDA_ERROR_INVALID_DEVICE;
     ++state.primary_retained;
@@ -73,19 +77,18 @@ EXPORTED CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 
 EXPORTED CUresult cuCtxPushCurrent_v2(CUcontext context) {
     if (state.refuse_push != 0) return CUDA_ERROR_INVALID_CONTEXT;
-    outer_contexts.push_back(state.current_context);
+    outer_contexts[outer_count++] = state.current_context;
     state.current_context = context;
     return CUDA_SUCCESS;
 }
 
 EXPORTED CUresult cuCtxPopCurrent_v2(CUcontext* context) {
     *context = static_cast<CUcontext>(const_cast<void*>(state.current_context));
-    if (outer_contexts.empty()) {
+    if (outer_count == 0) {
         ++state.bad_calls;
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    state.current_context = outer_contexts.back();
-    outer_contexts.pop_back();
+    state.current_context = outer_contexts[--outer_count];
     return CUDA_SUCCESS;
 }
 
@@ -111,7 +114,11 @@ EXPORTED CUresult cuMemHostRegister_v2(void* address, std::size_t size, unsigned
         ++state.bad_calls;
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
-    state.registered[start] = size;
+    try {
+        state.registered[start] = size;
+    } catch (const std::bad_alloc&) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     // As the driver does: every page is resident from now on.
     for (std::size_t at = 0; at < size; at += 4096) {
         auto* const byte = static_cast<volatile char*>(address) + at;
