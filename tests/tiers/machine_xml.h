@@ -1,7 +1,7 @@
-// A machine as text for hwloc: two packages with a node each; node 2 is memory without processors
-// beside package 0, node 3 the same for the whole machine, but nearest to node 1 by latency.
-// Package 0 has an NVMe disk; package 1 a GPU with three names, a display without any, and pmem;
-// one disk hangs off nothing that is known.
+// A machine as text for hwloc: two packages with a node each (node N has N + 1 GiB); node 2 is
+// memory without processors beside package 0, node 3 the same for the whole machine, but nearest to
+// node 1 by latency. Package 0 has an NVMe disk; package 1 a GPU with three names, a display
+// without any, and pmem; one disk hangs off nothing that is known.
 #pragma once
 
 #include <string>
@@ -42,15 +42,15 @@ inline std::string two_packages_xml() {
     return "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
            "<topology version=\"2.0\"><object type=\"Machine\" os_index=\"0\"" +
            sets("0xf", "0xf") + " allowed_cpuset=\"0xf\" allowed_nodeset=\"0xf\" gp_index=\"1\">" +
-           node(3, "0xf", "400") + "<object type=\"Package\" os_index=\"0\"" + sets("0x3", "0x5") +
-           " gp_index=\"2\">" + node(0, "0x3", "100") + node(2, "0x3", "300") +
-           pu(0, "0x1", "0x5") + pu(1, "0x2", "0x5") +
+           node(3, "0xf", "4294967296") + "<object type=\"Package\" os_index=\"0\"" +
+           sets("0x3", "0x5") + " gp_index=\"2\">" + node(0, "0x3", "1073741824") +
+           node(2, "0x3", "3221225472") + pu(0, "0x1", "0x5") + pu(1, "0x2", "0x5") +
            bridge(30, "0000:[00-0f]",
                   pci(31, "0000:02:00.0", "0108", device(32, "nvme0n1", block))) +
            "</object>"
            "<object type=\"Package\" os_index=\"1\"" +
-           sets("0xc", "0x2") + " gp_index=\"3\">" + node(1, "0xc", "200") + pu(2, "0x4", "0x2") +
-           pu(3, "0x8", "0x2") +
+           sets("0xc", "0x2") + " gp_index=\"3\">" + node(1, "0xc", "2147483648") +
+           pu(2, "0x4", "0x2") + pu(3, "0x8", "0x2") +
            bridge(40, "0000:[80-8f]",
                   pci(41, "0000:81:00.0", "0302",
                       device(42, "card1", gpu) + device(43, "cuda0", compute) +

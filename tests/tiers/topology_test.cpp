@@ -61,7 +61,7 @@ TEST(Topology, MemoryWithoutProcessorsIsToldApartAndHasANearestNode) {
     EXPECT_TRUE(nodes[2].memory_only()) << "hwloc lends it the processors of its package";
     EXPECT_TRUE(nodes[3].memory_only());
     for (int id = 0; id < 4; ++id) {
-        EXPECT_EQ(nodes[static_cast<std::size_t>(id)].memory_bytes, 100U * (id + 1));
+        EXPECT_EQ(nodes[static_cast<std::size_t>(id)].memory_bytes, (id + 1ULL) << 30);
     }
     EXPECT_EQ(nodes[2].cpu_node, 0);
     EXPECT_EQ(nodes[3].cpu_node, 1) << "all are around it; the table of latencies says 1";
