@@ -1,6 +1,7 @@
 // Free ranges by best fit; cached ones as a set of intervals; registered ones by chunk.
 #include "tiers/dram_arena.h"
 
+#include "tiers/check.h"
 #include "tiers/page.h"
 
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 #include <utility>
 
 namespace frostline {
+
 DramArena::DramArena(Options options)
     : options_(std::move(options)), free_(options_.memory.size()) {
     if (pinned() && !options_.memory.empty()) {
@@ -59,6 +61,8 @@ Result<void> DramArena::take(const Range& range) {
 }
 
 void DramArena::give(const Range& range) {
+    FROSTLINE_CHECK(range.start < range.end && range.end <= options_.memory.size(),
+                    "a range given back lies outside its tier");
     // Where the advice cannot be taken back (a process may have only so many mappings), a small
     // extent could get a huge page that it is not charged for: better lose the addresses.
     if (!advise_huge_pages(range, MADV_NOHUGEPAGE) &&

@@ -94,6 +94,8 @@ bool may_pass_unnoticed(Call call) {
         case Call::madvise:
         case Call::unlink:
         case Call::fallocate:
+        case Call::getcpu:
+        case Call::move_pages:
         case Call::uring_init:
         case Call::uring_register_files:
         case Call::uring_register_buffers:
