@@ -92,6 +92,8 @@ bool may_pass_unnoticed(Call call) {
         case Call::madvise:
         case Call::unlink:
         case Call::fallocate:
+        case Call::pmem_memcpy:
+        case Call::pmem_drain:
         case Call::uring_init:
         case Call::uring_register_files:
         case Call::uring_register_buffers:
@@ -133,7 +135,7 @@ class TierFaults : public testing::TestWithParam<Specimen> {
         }
     }
 
-    ScratchFolder folder_{ScratchFolder::On::memory};
+    ScratchFolder folder_{place_of(GetParam(), ScratchFolder::On::memory)};
     std::size_t descriptors_ = open_descriptors();
 };
 

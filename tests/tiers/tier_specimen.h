@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <ostream>
@@ -40,11 +41,15 @@ inline std::uint64_t random_size(std::mt19937_64& random, std::uint64_t max_byte
     return whole_pages ? std::min(round_up_to_page(size), max_bytes) : size;
 }
 
-/// Of swap: at its best, page by page, over two folders, and with what stands in for io_uring and
-/// for O_DIRECT.
+/// The specimens of pmem on real media exist where the environment names them: FROSTLINE_TEST_PMEM
+/// is a folder on a DAX file system, FROSTLINE_TEST_DEVDAX a DAX device whose content may go. Of
+/// swap: at its best, page by page, over two folders, and with what stands in for io_uring and for
+/// O_DIRECT.
 enum class Specimen : std::uint8_t {
     dram,
     pmem,
+    pmem_dax,
+    pmem_device,
     swap,
     swap_by_pages,
     swap_striped,
@@ -52,9 +57,25 @@ enum class Specimen : std::uint8_t {
     swap_cached,
 };
 
+inline const char* dax_device() {
+    return std::getenv("FROSTLINE_TEST_DEVDAX");
+}
+
+/// The specimens, and with them the real persistent memory of this machine.
+inline std::vector<Specimen> with_real_pmem(std::vector<Specimen> specimens) {
+    if (std::getenv("FROSTLINE_TEST_PMEM") != nullptr) specimens.push_back(Specimen::pmem_dax);
+    if (dax_device() != nullptr) specimens.push_back(Specimen::pmem_device);
+    return specimens;
+}
+
+inline ScratchFolder::On place_of(Specimen specimen, ScratchFolder::On otherwise) {
+    return specimen == Specimen::pmem_dax ? ScratchFolder::On::dax : otherwise;
+}
+
 inline std::ostream& operator<<(std::ostream& out, Specimen specimen) {
-    constexpr std::array<const char*, 7> kNames{
-        "dram", "pmem", "swap", "swap_by_pages", "swap_striped", "swap_ordinary", "swap_cached"};
+    constexpr std::array<const char*, 9> kNames{"dram",         "pmem",          "pmem_dax",
+                                                "pmem_device",  "swap",          "swap_by_pages",
+                                                "swap_striped", "swap_ordinary", "swap_cached"};
     return out << kNames[static_cast<std::size_t>(specimen)];
 }
 
@@ -71,6 +92,11 @@ inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchF
             FROSTLINE_TRY(auto tier, DramTier::create({id, capacity_bytes, calls}));
             return std::unique_ptr<Tier>(std::move(tier));
         }
+        case Specimen::pmem_device: {
+            FROSTLINE_TRY(auto tier, PmemTier::create({id, dax_device(), capacity_bytes, calls}));
+            return std::unique_ptr<Tier>(std::move(tier));
+        }
+        case Specimen::pmem_dax:
         case Specimen::pmem: {
             const std::string path = folder.file("pmem-" + std::to_string(index_of(id)));
             FROSTLINE_TRY(auto tier, PmemTier::create({id, path, capacity_bytes, calls}));
