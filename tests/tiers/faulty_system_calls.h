@@ -211,7 +211,8 @@ inline void* map_file(const char* path, size_t length, int flags, mode_t mode, s
         SystemCalls::real().pmem_map_file(path, length, flags, mode, mapped, is_pmem);
     if (struck && address != nullptr) {
         const std::size_t kept = *mapped / 2 / 4096 * 4096;
-        (void)::munmap(static_cast<char*>(address) + kept, *mapped - kept);
+        // Not munmap: libpmem remembers which ranges are persistent memory.
+        (void)SystemCalls::real().pmem_unmap(static_cast<char*>(address) + kept, *mapped - kept);
         *mapped = kept;
     }
     return done(Call::pmem_map_file, address);

@@ -153,7 +153,10 @@ TEST_P(PmemScrub, RoomIsZeroedOnceAndWhatWasWrittenStays) {
     tier->release(*again);
     const auto more = tier->reserve(kMiB);
     ASSERT_EQ(more->offset, second->offset);
-    const bool scrubs = GetParam() == Medium::fake_device || GetParam() == Medium::device;
+    // An ordinary file is zeroed by ordinary stores, which are not counted.
+    const bool counted = tier->info().access.find("msync") == std::string::npos;
+    const bool erased = GetParam() == Medium::file || GetParam() == Medium::dax_file;
+    const bool scrubs = counted && !erased;
     EXPECT_EQ(zeroed_bytes_ - zeroed, scrubs ? kMiB / 2 : 0);
     EXPECT_EQ(secrets_in(read_all(*tier, *more)), 0U);
 }

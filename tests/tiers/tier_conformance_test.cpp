@@ -305,6 +305,12 @@ TEST_P(TierConformance, ItsCardSaysWhatItIs) {
     EXPECT_EQ(info.host_addressable, memory || pmem);
     EXPECT_EQ(info.durable, pmem);
     EXPECT_EQ(info.location.empty(), memory);
+    if (real_pmem) {
+        const bool device = GetParam() == Specimen::pmem_device;
+        EXPECT_EQ(info.access,
+                  device ? "devdax, non-temporal copies" : "fsdax, non-temporal copies");
+        EXPECT_EQ(info.fallback, "");
+    }
 }
 
 // The child that dies is a plain fork, so that its folder is the parent's, who removes it.

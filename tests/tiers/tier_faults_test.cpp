@@ -236,7 +236,9 @@ TEST_P(TierFaults, MemoryThatRunsOutInCreationIsAnError) {
             };
             const AllocationFault fault(nth, true);
             if (GetParam() == Specimen::dram) judge(DramTier::create({TierId{}, kCapacity}));
-            if (GetParam() == Specimen::pmem) judge(PmemTier::create(pmem));
+            if (GetParam() == Specimen::pmem || GetParam() == Specimen::pmem_dax) {
+                judge(PmemTier::create(pmem));
+            }
             if (is_swap(GetParam())) judge(SwapTier::create(swap));
             struck = fault.struck();
         }
@@ -251,11 +253,12 @@ TEST_P(TierFaults, MemoryThatRunsOutInCreationIsAnError) {
     ADD_FAILURE() << "a creation allocates without end";
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiers, TierFaults,
-                         testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap,
-                                         Specimen::swap_by_pages, Specimen::swap_striped,
-                                         Specimen::swap_ordinary, Specimen::swap_cached),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(
+    Tiers, TierFaults,
+    testing::ValuesIn(with_dax_files({Specimen::dram, Specimen::pmem, Specimen::swap,
+                                      Specimen::swap_by_pages, Specimen::swap_striped,
+                                      Specimen::swap_ordinary, Specimen::swap_cached})),
+    testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace frostline

@@ -61,9 +61,15 @@ inline const char* dax_device() {
     return std::getenv("FROSTLINE_TEST_DEVDAX");
 }
 
-/// The specimens, and with them the real persistent memory of this machine.
-inline std::vector<Specimen> with_real_pmem(std::vector<Specimen> specimens) {
+/// The specimens, and with them files on real persistent memory if there is any.
+inline std::vector<Specimen> with_dax_files(std::vector<Specimen> specimens) {
     if (std::getenv("FROSTLINE_TEST_PMEM") != nullptr) specimens.push_back(Specimen::pmem_dax);
+    return specimens;
+}
+
+/// As above, and with a device, too.
+inline std::vector<Specimen> with_real_pmem(std::vector<Specimen> specimens) {
+    specimens = with_dax_files(std::move(specimens));
     if (dax_device() != nullptr) specimens.push_back(Specimen::pmem_device);
     return specimens;
 }
