@@ -21,8 +21,8 @@ import guest_image
 from machine import Hung, Machine, Media
 
 SUITES = ["fsdax", "fsdax-copies", "devdax", "numa", "block-device"]
-SUITE_LIMIT_S = 60
-SUITES_LIMIT_S = 150
+SUITE_LIMIT_S = 120
+SUITES_LIMIT_S = 240
 LIFE_LIMIT_S = 45
 ROUNDS = 5
 
