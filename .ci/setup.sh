@@ -248,6 +248,8 @@ find_guest_kernel() {
         guest_kernel=/
         return
     fi
+    guest_kernel="$(printf '%s\n' "$cache"/guest-linux-image-*-amd64 | sort -V | tail -n 1)"
+    [[ ! -d $guest_kernel ]] || return 0
     package="$(newest_guest_kernel)"
     if [[ -z $package ]]; then
         # The lists of packages may be missing or old.
@@ -256,7 +258,6 @@ find_guest_kernel() {
     fi
     [[ -n $package ]] || die "apt knows no $guest_kernel_package; run apt-get update as root"
     guest_kernel="$cache/guest-$package"
-    [[ ! -d $guest_kernel ]] || return 0
     say "fetching $package"
     folder="$guest_kernel.partial"
     rm -rf "$folder"
@@ -269,12 +270,11 @@ find_guest_kernel() {
 # The package that the one without a version depends on, such as linux-image-6.1.0-40-cloud-amd64.
 newest_guest_kernel() {
     apt-cache depends "$guest_kernel_package" 2>/dev/null |
-        sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p' | head -n 1
+        sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p' | head -n 1 || true
 }
 
 unpack_package() (
-    cd "$2"
-    apt-get download "$1" || { apt-get update && apt-get download "$1"; }
-    dpkg-deb -x ./*.deb .
-    rm ./*.deb
+    cd "$2" || return
+    apt-get download "$1" || { apt-get update && apt-get download "$1"; } || return
+    dpkg-deb -x ./*.deb . && rm ./*.deb
 )

@@ -40,10 +40,11 @@ Result<PmemFile> PmemFile::open(const Options& options) noexcept {
         if (file.calls_->fstat(file.file_.get(), &status) != 0) {
             return system_error(errno, "pmem file '{}': cannot read its status", file.path_);
         }
+        // First of all what it is: nobody should be told to change the mode of another device.
+        const bool device = S_ISCHR(status.st_mode);
+        if (device) FROSTLINE_TRY_VOID(file.prepare_device(options, status.st_rdev));
         FROSTLINE_TRY_VOID(file.check_owner(status));
-        if (S_ISCHR(status.st_mode)) {
-            FROSTLINE_TRY_VOID(file.prepare_device(options, status.st_rdev));
-        } else {
+        if (!device) {
             FROSTLINE_TRY_VOID(
                 file.prepare_file(options, static_cast<std::uint64_t>(status.st_size)));
         }
@@ -59,7 +60,7 @@ Result<PmemFile> PmemFile::open(const Options& options) noexcept {
 Result<void> PmemFile::acquire() {
     constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     // A device that is not there must not become a file: in /dev it would lie in DRAM.
-    const bool device = std::filesystem::path(path_).parent_path() == "/dev";
+    const bool device = std::filesystem::path(path_).lexically_normal().parent_path() == "/dev";
     int fd = device ? calls_->open(path_.c_str(), kFlags, 0)
                     : calls_->open(path_.c_str(), kFlags | O_CREAT | O_EXCL, 0600);
     created_ = fd >= 0 && !device;
