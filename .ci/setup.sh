@@ -17,6 +17,10 @@ readonly packages=(
     nlohmann-json3-dev libxxhash-dev libexpected-dev python3 python3-venv python3-dev)
 readonly bench_packages=(fio)
 
+# What `./run vm-test` needs besides, and the kernel of its guest, which is never installed.
+readonly vm_packages=(qemu-system-x86 busybox-static ndctl e2fsprogs cpio xz-utils binutils)
+readonly guest_kernel_package=linux-image-cloud-amd64
+
 # ---- Debian's packages ----
 
 missing_packages() {
@@ -232,3 +236,45 @@ fetch_cuda_headers() {
         "reachable and remove $cache/$folder.failed"
     cuda_include="$(dirname "$header")"
 }
+
+# ---- The kernel of the virtual machine ----
+
+# Sets `guest_kernel` to a folder with boot/ and lib/modules/. The package is only unpacked: to
+# install a kernel means to build boot files, which fails in containers and nobody wants here.
+guest_kernel=
+find_guest_kernel() {
+    local package folder
+    if compgen -G '/boot/vmlinuz-*-cloud-amd64' >/dev/null; then
+        guest_kernel=/
+        return
+    fi
+    guest_kernel="$(printf '%s\n' "$cache"/guest-linux-image-*-amd64 | sort -V | tail -n 1)"
+    [[ ! -d $guest_kernel ]] || return 0
+    package="$(newest_guest_kernel)"
+    if [[ -z $package ]]; then
+        # The lists of packages may be missing or old.
+        logged apt-update-kernel apt-get update || true
+        package="$(newest_guest_kernel)"
+    fi
+    [[ -n $package ]] || die "apt knows no $guest_kernel_package; run apt-get update as root"
+    guest_kernel="$cache/guest-$package"
+    say "fetching $package"
+    folder="$guest_kernel.partial"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    logged guest-kernel unpack_package "$package" "$folder" ||
+        die "$package could not be fetched; see $log"
+    mv "$folder" "$guest_kernel"
+}
+
+# The package that the one without a version depends on, such as linux-image-6.1.0-40-cloud-amd64.
+newest_guest_kernel() {
+    apt-cache depends "$guest_kernel_package" 2>/dev/null |
+        sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p' | head -n 1 || true
+}
+
+unpack_package() (
+    cd "$2" || return
+    apt-get download "$1" || { apt-get update && apt-get download "$1"; } || return
+    dpkg-deb -x ./*.deb . && rm ./*.deb
+)

@@ -1,5 +1,7 @@
-// Opening, locking and mapping of the file behind the pmem tier.
+// Opening, locking and mapping of the file or device behind the pmem tier.
 #include "tiers/pmem_file.h"
+
+#include "tiers/dax_device.h"
 
 #include <fcntl.h>
 #include <libpmem.h>
@@ -7,12 +9,24 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace frostline {
+namespace {
+
+// libpmem can be told to take any mapping for persistent memory, and then says so of a file, too.
+bool pmem_is_forced() {
+    const char* const forced = std::getenv("PMEM_IS_PMEM_FORCE");
+    return forced != nullptr && std::string_view(forced) == "1";
+}
+
+}  // namespace
+
 Result<PmemFile> PmemFile::open(const Options& options) noexcept {
     try {
         PmemFile file;
@@ -22,9 +36,20 @@ Result<PmemFile> PmemFile::open(const Options& options) noexcept {
         file.path_ = std::filesystem::absolute(options.path, no_directory).string();
         if (no_directory) file.path_ = options.path;
         FROSTLINE_TRY_VOID(file.acquire());
-        std::uint64_t existing_bytes = 0;
-        FROSTLINE_TRY_VOID(file.check_owner(options, existing_bytes));
-        FROSTLINE_TRY_VOID(file.map(options, existing_bytes));
+        struct stat status = {};
+        if (file.calls_->fstat(file.file_.get(), &status) != 0) {
+            return system_error(errno, "pmem file '{}': cannot read its status", file.path_);
+        }
+        // First of all what it is: nobody should be told to change the mode of another device.
+        const bool device = S_ISCHR(status.st_mode);
+        if (device) FROSTLINE_TRY_VOID(file.prepare_device(options, status.st_rdev));
+        FROSTLINE_TRY_VOID(file.check_owner(status));
+        if (!device) {
+            FROSTLINE_TRY_VOID(
+                file.prepare_file(options, static_cast<std::uint64_t>(status.st_size)));
+        }
+        FROSTLINE_TRY_VOID(file.map());
+        if (options.keep_content) file.created_ = false;
         return file;
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "pmem file '{}': no memory to open it", options.path);
@@ -34,13 +59,16 @@ Result<PmemFile> PmemFile::open(const Options& options) noexcept {
 // Creating with O_EXCL tells whether the file is ours to remove at the end.
 Result<void> PmemFile::acquire() {
     constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
-    int fd = calls_->open(path_.c_str(), kFlags | O_CREAT | O_EXCL, 0600);
-    created_ = fd >= 0;
+    // A device that is not there must not become a file: in /dev it would lie in DRAM.
+    const bool device = std::filesystem::path(path_).lexically_normal().parent_path() == "/dev";
+    int fd = device ? calls_->open(path_.c_str(), kFlags, 0)
+                    : calls_->open(path_.c_str(), kFlags | O_CREAT | O_EXCL, 0600);
+    created_ = fd >= 0 && !device;
     if (fd < 0 && errno == EEXIST) fd = calls_->open(path_.c_str(), kFlags, 0);
     if (fd < 0) {
         return system_error(errno,
-                            "pmem file '{}': cannot be opened (it must be a regular file, not a "
-                            "link, in a directory that exists and is writable)",
+                            "pmem file '{}': cannot be opened (it must be a regular file or a DAX "
+                            "device, not a link, in a directory that exists and is writable)",
                             path_);
     }
     file_ = FileDescriptor(fd, *calls_);
@@ -55,13 +83,10 @@ Result<void> PmemFile::acquire() {
     return ok();
 }
 
-Result<void> PmemFile::check_owner(const Options& options, std::uint64_t& existing_bytes) {
-    struct stat status = {};
-    if (calls_->fstat(file_.get(), &status) != 0) {
-        return system_error(errno, "pmem file '{}': cannot read its status", path_);
-    }
-    if (!S_ISREG(status.st_mode)) {
-        return Error(Errc::invalid_argument, 0, "pmem file '{}': not a regular file", path_);
+Result<void> PmemFile::check_owner(const struct stat& status) const {
+    if (!S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode)) {
+        return Error(Errc::invalid_argument, 0,
+                     "pmem file '{}': not a regular file or a DAX device", path_);
     }
     if (status.st_uid != geteuid()) {
         return Error(Errc::permission, 0, "pmem file '{}': belongs to another user (uid {})", path_,
@@ -72,7 +97,10 @@ Result<void> PmemFile::check_owner(const Options& options, std::uint64_t& existi
         return Error(Errc::permission, 0,
                      "pmem file '{}': others may read or write it; run chmod 600 on it", path_);
     }
-    existing_bytes = static_cast<std::uint64_t>(status.st_size);
+    return ok();
+}
+
+Result<void> PmemFile::prepare_file(const Options& options, std::uint64_t existing_bytes) {
     const std::uint64_t needed_bytes = options.size_bytes > 0 ? options.size_bytes : kMinimumBytes;
     if (!created_ && existing_bytes < needed_bytes) {
         return Error(Errc::invalid_argument, 0,
@@ -85,21 +113,52 @@ Result<void> PmemFile::check_owner(const Options& options, std::uint64_t& existi
                      "pmem file '{}': {} bytes are too few, at least {} are needed", path_,
                      needed_bytes, kMinimumBytes);
     }
-    return ok();
-}
-
-Result<void> PmemFile::map(const Options& options, std::uint64_t existing_bytes) {
-    const std::uint64_t bytes = options.size_bytes > 0 ? options.size_bytes
-                                : created_             ? kDefaultBytes
-                                                       : existing_bytes;
+    size_bytes_ = options.size_bytes > 0 ? options.size_bytes
+                  : created_             ? kDefaultBytes
+                                         : existing_bytes;
+    if (!created_ && !options.keep_content) FROSTLINE_TRY_VOID(erase(size_bytes_));
     // Also for a file that was there: it may be sparse.
     int error = EINTR;
     while (error == EINTR) {
-        error = calls_->posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes));
+        error = calls_->posix_fallocate(file_.get(), 0, static_cast<off_t>(size_bytes_));
     }
     if (error != 0) {
-        return system_error(error, "pmem file '{}': cannot allocate {} bytes", path_, bytes);
+        return system_error(error, "pmem file '{}': cannot allocate {} bytes", path_, size_bytes_);
     }
+    return ok();
+}
+
+// Blocks that are given up and allocated again read as zeros, which costs far less than writing
+// zeros. Where a file system cannot do it, room is zeroed when it is handed out.
+Result<void> PmemFile::erase(std::uint64_t size_bytes) {
+    int result = -1;
+    do {
+        result = calls_->fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                                   static_cast<off_t>(size_bytes));
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return ok();
+    if (errno != EOPNOTSUPP && errno != ENOSYS) {
+        return system_error(errno, "pmem file '{}': cannot be erased", path_);
+    }
+    needs_scrubbing_ = true;
+    return ok();
+}
+
+Result<void> PmemFile::prepare_device(const Options& options, dev_t number) {
+    FROSTLINE_TRY(const DaxDevice device, DaxDevice::find(number, path_, *calls_));
+    if (options.size_bytes > device.size_bytes) {
+        return Error(Errc::invalid_argument, 0,
+                     "pmem device '{}': too small, it has {} bytes and {} are needed", path_,
+                     device.size_bytes, options.size_bytes);
+    }
+    medium_ = PmemMedium::devdax;
+    size_bytes_ = device.size_bytes;
+    needs_scrubbing_ = !options.keep_content;
+    return ok();
+}
+
+Result<void> PmemFile::map() {
+    const std::uint64_t needed_bytes = std::exchange(size_bytes_, 0);
     // By descriptor: the path could name another file by now than the one that was checked.
     const std::string same_file = "/proc/self/fd/" + std::to_string(file_.get());
     std::size_t mapped = 0;
@@ -109,11 +168,13 @@ Result<void> PmemFile::map(const Options& options, std::uint64_t existing_bytes)
         return system_error(errno, "pmem file '{}': cannot be mapped", path_);
     }
     address_ = static_cast<std::byte*>(address);
-    is_pmem_ = is_pmem != 0;
     size_bytes_ = mapped;
-    if (mapped < bytes) {
+    // A device has no page cache that msync could write back, whatever libpmem was told.
+    is_pmem_ = is_pmem != 0 || medium_ == PmemMedium::devdax;
+    if (medium_ == PmemMedium::file && is_pmem_ && !pmem_is_forced()) medium_ = PmemMedium::fsdax;
+    if (mapped < needed_bytes) {
         return Error(Errc::io, 0, "pmem file '{}': only {} of {} bytes could be mapped", path_,
-                     mapped, bytes);
+                     mapped, needed_bytes);
     }
     return ok();
 }
@@ -124,7 +185,9 @@ PmemFile::PmemFile(PmemFile&& other) noexcept
       file_(std::move(other.file_)),
       address_(std::exchange(other.address_, nullptr)),
       size_bytes_(other.size_bytes_),
+      medium_(other.medium_),
       is_pmem_(other.is_pmem_),
+      needs_scrubbing_(other.needs_scrubbing_),
       created_(std::exchange(other.created_, false)) {}
 
 PmemFile& PmemFile::operator=(PmemFile&& other) noexcept {
@@ -133,7 +196,9 @@ PmemFile& PmemFile::operator=(PmemFile&& other) noexcept {
     std::swap(file_, other.file_);
     std::swap(address_, other.address_);
     std::swap(size_bytes_, other.size_bytes_);
+    std::swap(medium_, other.medium_);
     std::swap(is_pmem_, other.is_pmem_);
+    std::swap(needs_scrubbing_, other.needs_scrubbing_);
     std::swap(created_, other.created_);
     return *this;
 }

@@ -7,28 +7,39 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <utility>
 
 namespace frostline {
 namespace {
 
-// libpmem can be told to take any mapping for persistent memory, and then says so of a file, too.
-bool is_real_pmem(const PmemFile& file) {
-    const char* const forced = std::getenv("PMEM_IS_PMEM_FORCE");
-    return file.is_pmem() && (forced == nullptr || std::string_view(forced) != "1");
+std::string access_of(const PmemFile& file) {
+    switch (file.medium()) {
+        case PmemMedium::devdax:
+            return "devdax, non-temporal copies";
+        case PmemMedium::fsdax:
+            return "fsdax, non-temporal copies";
+        case PmemMedium::file:
+            break;
+    }
+    return file.is_pmem() ? "file, non-temporal copies" : "file, msync";
+}
+
+std::string fallback_of(const PmemFile& file, const std::string& path) {
+    if (file.medium() != PmemMedium::file) return {};
+    return file.is_pmem() ? path + " is taken for persistent memory by PMEM_IS_PMEM_FORCE"
+                          : path + " is not on a DAX file system: msync makes it durable";
 }
 
 }  // namespace
 
 Result<std::unique_ptr<PmemTier>> PmemTier::create(const Options& options) noexcept {
     try {
-        FROSTLINE_TRY(PmemFile file,
-                      PmemFile::open({options.path, options.size_bytes, options.calls}));
+        FROSTLINE_TRY(PmemFile file, PmemFile::open({options.path, options.size_bytes,
+                                                     options.calls, options.keep_content}));
         return std::unique_ptr<PmemTier>(new PmemTier(options, std::move(file)));
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "pmem tier: no memory for its own tables");
@@ -41,12 +52,16 @@ PmemTier::PmemTier(const Options& options, PmemFile file)
       info_{.id = options.id,
             .kind = TierKind::pmem,
             .location = options.path,
-            .label = is_real_pmem(file_) ? Label::real : Label::emulated,
+            .label = file_.medium() == PmemMedium::file ? Label::emulated : Label::real,
             .capacity_bytes = (options.size_bytes > 0 ? options.size_bytes : file_.size_bytes()) /
                               kPageBytes * kPageBytes,
             .granularity_bytes = kPageBytes,
             .host_addressable = true,
-            .durable = true},
+            .durable = true,
+            .access = access_of(file_),
+            .fallback = fallback_of(file_, options.path)},
+      writers_(options.max_writers),
+      writers_are_given_(options.max_writers > 0),
       free_(info_.capacity_bytes) {}
 
 void PmemTier::remove_created_file() noexcept {
@@ -60,33 +75,74 @@ Result<Extent> PmemTier::reserve(std::uint64_t size_bytes) noexcept {
         return Error(Errc::closed, 0, "pmem tier '{}': closed after a failure", info_.location);
     }
     try {
-        const std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
         const std::uint64_t charged = round_up_to_page(size_bytes);
-        const std::optional<std::uint64_t> offset = free_.take(charged);
+        const std::optional<std::uint64_t> offset = free_.find(charged);
         if (!offset) {
             return Error(Errc::no_space, 0, "pmem tier '{}': {} bytes do not fit, {} of {} in use",
                          info_.location, size_bytes, meter_.used_bytes(), info_.capacity_bytes);
         }
+        const RangeSet unscrubbed = first_use_of(Range(*offset, *offset + charged));
+        (void)free_.take(charged);  // what find() found; last, because it cannot fail
         meter_.add(charged);
+        lock.unlock();
+        scrub(unscrubbed);
         return Extent{info_.id, *offset, size_bytes};
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "pmem tier: no memory for its own tables");
     }
 }
 
-void PmemTier::release(const Extent& extent) noexcept {
-    const std::lock_guard lock(mutex_);
-    const std::uint64_t charged = round_up_to_page(extent.length_bytes);
-    free_.give(extent.offset, charged);
-    meter_.subtract(charged);
+// What of the room nobody in this process has had yet; the caller scrubs it. If the room is not
+// taken after all, it stays unscrubbed, so nothing may fail in between. Throws std::bad_alloc, and
+// then nothing has changed.
+PmemTier::RangeSet PmemTier::first_use_of(const Range& room) {
+    RangeSet unscrubbed;
+    if (!file_.needs_scrubbing()) return unscrubbed;
+    unscrubbed.add(room);
+    unscrubbed -= scrubbed_;
+    scrubbed_.add(room);
+    return unscrubbed;
 }
 
+void PmemTier::scrub(const RangeSet& ranges) noexcept {
+    if (ranges.empty()) return;
+    for (const Range& range : ranges) {
+        std::byte* const start = file_.address() + range.lower();
+        const std::uint64_t size_bytes = range.upper() - range.lower();
+        if (file_.is_pmem()) {
+            (void)calls_->pmem_memset(start, 0, size_bytes,
+                                      PMEM_F_MEM_NONTEMPORAL | PMEM_F_MEM_NODRAIN);
+        } else {
+            std::memset(start, 0, size_bytes);
+            leave_process(start, size_bytes);
+        }
+    }
+    // Otherwise these zeros could overtake what another thread is about to write.
+    if (file_.is_pmem()) calls_->pmem_drain();
+}
+
+void PmemTier::release(const Extent& extent) noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        const std::uint64_t charged = round_up_to_page(extent.length_bytes);
+        free_.give(extent.offset, charged);
+        meter_.subtract(charged);
+    }
+    // Only now is it known to be an extent of this tier. The next owner loses nothing by it: the
+    // bytes of a file are in the page cache.
+    leave_process(host_address(extent), extent.length_bytes);
+}
+
+// libpmem chooses between non-temporal stores (from PMEM_MOVNT_THRESHOLD on, 256 bytes unless set)
+// and ordinary ones, which it flushes. Either way fence() drains, once for all that was written.
 Result<void> PmemTier::write(const Extent& extent, std::uint64_t offset,
                              std::span<const std::byte> bytes) noexcept {
     if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
     std::byte* const to = host_address(extent) + offset;
+    const WriterLimit::Place place(writers_);
     if (file_.is_pmem()) {
-        (void)pmem_memcpy(to, bytes.data(), bytes.size(), PMEM_F_MEM_NODRAIN);
+        (void)calls_->pmem_memcpy(to, bytes.data(), bytes.size(), PMEM_F_MEM_NODRAIN);
     } else {
         std::memcpy(to, bytes.data(), bytes.size());
     }
@@ -104,7 +160,7 @@ Result<void> PmemTier::read(const Extent& extent, std::uint64_t offset,
 
 Result<void> PmemTier::fence(std::span<const Extent> extents) noexcept {
     if (file_.is_pmem()) {
-        pmem_drain();
+        calls_->pmem_drain();
         return ok();
     }
     for (const Extent& extent : extents) {
@@ -125,6 +181,31 @@ std::byte* PmemTier::host_address(const Extent& extent) const noexcept {
 
 Result<std::unique_ptr<TransferQueue>> PmemTier::open_queue() noexcept {
     return std::unique_ptr<TransferQueue>();
+}
+
+void PmemTier::calibrated(const TierSpeed& speed) noexcept {
+    info_.speed = speed;
+    const bool measured = speed.write_bytes_per_s > 0;
+    if (measured && !writers_are_given_) writers_.set(speed.best_writers);
+}
+
+Result<std::span<std::byte>> PmemTier::map_in_place(const Extent& extent) noexcept {
+    const std::uint64_t capacity = info_.capacity_bytes;
+    if (extent.tier != info_.id || extent.length_bytes > capacity ||
+        extent.offset > capacity - extent.length_bytes) {
+        return Error(Errc::invalid_argument, 0, "pmem tier '{}': {} bytes at {} are not its own",
+                     info_.location, extent.length_bytes, extent.offset);
+    }
+    return std::span(host_address(extent), extent.length_bytes);
+}
+
+// On a file the msync of fence() takes the whole extent.
+void PmemTier::flush_in_place(std::span<const std::byte> range) noexcept {
+    if (file_.is_pmem()) calls_->pmem_flush(range.data(), range.size());
+}
+
+void PmemTier::unmap_in_place(const Extent& extent) noexcept {
+    leave_process(host_address(extent), extent.length_bytes);
 }
 
 // A file that stands in for pmem lies in the page cache, and its mapped pages would count as this

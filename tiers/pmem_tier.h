@@ -1,11 +1,15 @@
 // Persistent memory, or a file in its place. Bytes are durable when fence() has returned:
-// pmem_drain on real persistent memory, pmem_msync on a file.
+// pmem_drain on real persistent memory, pmem_msync on a file. Room that is handed out for the first
+// time holds zeros, never what an earlier user of the medium left there.
 #pragma once
 
 #include "tiers/free_extents.h"
 #include "tiers/pmem_file.h"
 #include "tiers/tier.h"
 #include "tiers/tier_meter.h"
+#include "tiers/writer_limit.h"
+
+#include <boost/icl/interval_set.hpp>
 
 #include <memory>
 #include <mutex>
@@ -21,6 +25,10 @@ class PmemTier final : public Tier {
         std::string path;
         std::uint64_t size_bytes = 0;  ///< as in PmemFile::Options
         const SystemCalls* calls = &SystemCalls::real();
+        /// No more threads than this copy into it at once; 0: as many as calibrated() finds best,
+        /// and any number before that.
+        std::uint32_t max_writers = 0;
+        bool keep_content = false;  ///< as in PmemFile::Options
     };
 
     /// Errors: those of PmemFile::open.
@@ -41,18 +49,37 @@ class PmemTier final : public Tier {
     Result<void> fence(std::span<const Extent> extents) noexcept override;
     std::byte* host_address(const Extent& extent) const noexcept override;
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
-    void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
+    void calibrated(const TierSpeed& speed) noexcept override;
+
+    /// The extent's bytes where they lie, for serving cold data without copying it back; good until
+    /// release(). What is written there is durable after flush_in_place() of the range and then
+    /// fence() of the extent, both by the thread that wrote. On a file the pages that are touched
+    /// count as this process's memory until unmap_in_place(), release() or the extent's next
+    /// read() or fence(). Errors: invalid_argument (not an extent of this tier).
+    Result<std::span<std::byte>> map_in_place(const Extent& extent) noexcept;
+    /// Starts writing back `range`, which lies within one extent's span; fence() waits for it.
+    void flush_in_place(std::span<const std::byte> range) noexcept;
+    /// The pages are no longer needed here. The span stays good, but touching it maps them again.
+    void unmap_in_place(const Extent& extent) noexcept;
 
    private:
+    using Range = boost::icl::right_open_interval<std::uint64_t>;
+    using RangeSet = boost::icl::interval_set<std::uint64_t, std::less, Range>;
+
     PmemTier(const Options& options, PmemFile file);
+    RangeSet first_use_of(const Range& room);
+    void scrub(const RangeSet& ranges) noexcept;
     void leave_process(std::byte* address, std::uint64_t size_bytes) const noexcept;
 
     const SystemCalls* calls_;
     PmemFile file_;
     TierInfo info_;
     TierMeter meter_;
-    std::mutex mutex_;  // guards free_, and whether the file is still to be removed
+    WriterLimit writers_;
+    bool writers_are_given_;
+    std::mutex mutex_;  // guards what follows, and whether the file is still to be removed
     FreeExtents free_;
+    RangeSet scrubbed_;  // or written by this process; kept only if the file needs scrubbing
 };
 
 }  // namespace frostline

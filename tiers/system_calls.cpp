@@ -45,6 +45,10 @@ const SystemCalls& SystemCalls::real() noexcept {
         .pmem_map_file = ::pmem_map_file,
         .pmem_unmap = ::pmem_unmap,
         .pmem_msync = ::pmem_msync,
+        .pmem_memcpy = ::pmem_memcpy,
+        .pmem_memset = ::pmem_memset,
+        .pmem_flush = ::pmem_flush,
+        .pmem_drain = ::pmem_drain,
     };
     return kReal;
 }

@@ -52,6 +52,11 @@ struct SystemCalls {
                            size_t* mapped_length, int* is_pmem);
     int (*pmem_unmap)(void* address, size_t length);
     int (*pmem_msync)(const void* address, size_t length);
+    // These cannot fail; tests count them.
+    void* (*pmem_memcpy)(void* to, const void* from, size_t length, unsigned flags);
+    void* (*pmem_memset)(void* to, int byte, size_t length, unsigned flags);
+    void (*pmem_flush)(const void* address, size_t length);
+    void (*pmem_drain)();
 
     /// The operating system's and libpmem's own.
     static const SystemCalls& real() noexcept;

@@ -51,8 +51,12 @@ enum class Call : std::uint8_t {
     pmem_map_file,
     pmem_unmap,
     pmem_msync,
+    pmem_memcpy,
+    pmem_memset,
+    pmem_flush,
+    pmem_drain,
 };
-inline constexpr std::size_t kCalls = 28;
+inline constexpr std::size_t kCalls = 32;
 
 constexpr std::string_view name(Call call) noexcept {
     constexpr std::array<std::string_view, kCalls> kNames{"none",
@@ -82,7 +86,11 @@ constexpr std::string_view name(Call call) noexcept {
                                                           "uring_result",
                                                           "pmem_map_file",
                                                           "pmem_unmap",
-                                                          "pmem_msync"};
+                                                          "pmem_msync",
+                                                          "pmem_memcpy",
+                                                          "pmem_memset",
+                                                          "pmem_flush",
+                                                          "pmem_drain"};
     return kNames[static_cast<std::size_t>(call)];
 }
 
@@ -207,7 +215,8 @@ inline void* map_file(const char* path, size_t length, int flags, mode_t mode, s
         SystemCalls::real().pmem_map_file(path, length, flags, mode, mapped, is_pmem);
     if (struck && address != nullptr) {
         const std::size_t kept = *mapped / 2 / 4096 * 4096;
-        (void)::munmap(static_cast<char*>(address) + kept, *mapped - kept);
+        // Not munmap: libpmem remembers which ranges are persistent memory.
+        (void)SystemCalls::real().pmem_unmap(static_cast<char*>(address) + kept, *mapped - kept);
         *mapped = kept;
     }
     return done(Call::pmem_map_file, address);
@@ -352,6 +361,27 @@ inline const SystemCalls& faulty_system_calls() {
             [](const void* address, size_t length) {
                 return or_fail(Call::pmem_msync, -1,
                                [=] { return real.pmem_msync(address, length); });
+            },
+        // The next ones cannot fail: they are only counted.
+        .pmem_memcpy =
+            [](void* to, const void* from, size_t length, unsigned flags) {
+                (void)strikes(Call::pmem_memcpy);
+                return real.pmem_memcpy(to, from, length, flags);
+            },
+        .pmem_memset =
+            [](void* to, int byte, size_t length, unsigned flags) {
+                (void)strikes(Call::pmem_memset);
+                return real.pmem_memset(to, byte, length, flags);
+            },
+        .pmem_flush =
+            [](const void* address, size_t length) {
+                (void)strikes(Call::pmem_flush);
+                real.pmem_flush(address, length);
+            },
+        .pmem_drain =
+            [] {
+                (void)strikes(Call::pmem_drain);
+                real.pmem_drain();
             },
     };
     return kTable;

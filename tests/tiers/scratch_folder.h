@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -15,14 +16,12 @@ namespace frostline {
 
 class ScratchFolder {
    public:
-    enum class On : std::uint8_t { disk, memory };
+    enum class On : std::uint8_t { disk, memory, dax };
 
-    /// On a file system in memory, if there is one, syncing costs nothing.
+    /// On a file system in memory, if there is one, syncing costs nothing. FROSTLINE_TEST_PMEM says
+    /// where a DAX file system is.
     explicit ScratchFolder(On where = On::disk) {
-        const std::filesystem::path memory = "/dev/shm";
-        const bool in_memory = where == On::memory && ::access(memory.c_str(), W_OK) == 0;
-        const auto parent = in_memory ? memory : std::filesystem::temp_directory_path();
-        std::string pattern = parent / "frostline-test-XXXXXX";
+        std::string pattern = parent_on(where) / "frostline-test-XXXXXX";
         if (::mkdtemp(pattern.data()) == nullptr) {
             ADD_FAILURE() << "no scratch folder can be made as " << pattern;
         }
@@ -43,6 +42,14 @@ class ScratchFolder {
     }
 
    private:
+    static std::filesystem::path parent_on(On where) {
+        const char* const dax = std::getenv("FROSTLINE_TEST_PMEM");
+        if (where == On::dax && dax != nullptr) return dax;
+        const std::filesystem::path memory = "/dev/shm";
+        if (where == On::memory && ::access(memory.c_str(), W_OK) == 0) return memory;
+        return std::filesystem::temp_directory_path();
+    }
+
     std::string path_;
 };
 

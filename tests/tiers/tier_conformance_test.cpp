@@ -26,7 +26,7 @@ class TierConformance : public testing::TestWithParam<Specimen> {
     }
 
    private:
-    ScratchFolder folder_;
+    ScratchFolder folder_{place_of(GetParam(), ScratchFolder::On::disk)};
 };
 
 std::uint64_t charge(const Tier& tier, std::uint64_t size_bytes) {
@@ -297,13 +297,20 @@ TEST_P(TierConformance, ItsCardSaysWhatItIs) {
     const auto tier = this->tier(kMiB);
     const TierInfo& info = tier->info();
     const bool memory = is_dram(GetParam());
-    const bool pmem = GetParam() == Specimen::pmem;
+    const bool real_pmem = GetParam() == Specimen::pmem_dax || GetParam() == Specimen::pmem_device;
+    const bool pmem = GetParam() == Specimen::pmem || real_pmem;
     EXPECT_EQ(info.kind, memory ? TierKind::dram : pmem ? TierKind::pmem : TierKind::swap);
     // Also where the environment makes libpmem call a file persistent memory.
-    EXPECT_EQ(info.label, pmem ? Label::emulated : Label::real);
+    EXPECT_EQ(info.label, pmem && !real_pmem ? Label::emulated : Label::real);
     EXPECT_EQ(info.host_addressable, memory || pmem);
     EXPECT_EQ(info.durable, pmem);
     EXPECT_EQ(info.location.empty(), memory);
+    if (real_pmem) {
+        const bool device = GetParam() == Specimen::pmem_device;
+        EXPECT_EQ(info.access,
+                  device ? "devdax, non-temporal copies" : "fsdax, non-temporal copies");
+        EXPECT_EQ(info.fallback, "");
+    }
 }
 
 // The child that dies is a plain fork, so that its folder is the parent's, who removes it.
@@ -333,11 +340,11 @@ TEST_P(TierConformanceDeathTest, GivingBackWhatIsNotTheTiersEndsTheProgram) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, TierConformance,
-                         testing::Values(Specimen::dram, Specimen::dram_small_pages,
-                                         Specimen::dram_bound, Specimen::dram_pinned,
-                                         Specimen::pmem, Specimen::swap, Specimen::swap_by_pages,
-                                         Specimen::swap_striped, Specimen::swap_ordinary,
-                                         Specimen::swap_cached),
+                         testing::ValuesIn(with_real_pmem(
+                             {Specimen::dram, Specimen::dram_small_pages, Specimen::dram_bound,
+                              Specimen::dram_pinned, Specimen::pmem, Specimen::swap,
+                              Specimen::swap_by_pages, Specimen::swap_striped,
+                              Specimen::swap_ordinary, Specimen::swap_cached})),
                          testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Tiers, TierConformanceDeathTest,
                          testing::Values(Specimen::dram, Specimen::dram_small_pages,
@@ -359,7 +366,7 @@ TEST(PmemForced, ConformsWithThePathsOfRealPersistentMemory) {
     for (std::string& each : settings) environment.push_back(each.data());
     environment.push_back(nullptr);
     std::string program = "/proc/self/exe";
-    std::string filter = "--gtest_filter=Tiers/*/pmem:PmemTier.*:CopyPairs/*";
+    std::string filter = "--gtest_filter=Tiers/*/pmem:PmemTier.*:PmemInPlace.*:Pmem/*:CopyPairs/*";
     std::array<char*, 3> arguments{program.data(), filter.data(), nullptr};
     pid_t child = 0;
     ASSERT_EQ(::posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments.data(),

@@ -96,6 +96,8 @@ bool may_pass_unnoticed(Call call) {
         case Call::fallocate:
         case Call::getcpu:
         case Call::move_pages:
+        case Call::pmem_memcpy:
+        case Call::pmem_drain:
         case Call::uring_init:
         case Call::uring_register_files:
         case Call::uring_register_buffers:
@@ -142,7 +144,7 @@ class TierFaults : public testing::TestWithParam<Specimen> {
         }
     }
 
-    ScratchFolder folder_{ScratchFolder::On::memory};
+    ScratchFolder folder_{place_of(GetParam(), ScratchFolder::On::memory)};
     std::size_t descriptors_ = open_descriptors();
 };
 
@@ -247,7 +249,9 @@ TEST_P(TierFaults, MemoryThatRunsOutInCreationIsAnError) {
             };
             const AllocationFault fault(nth, true);
             if (is_dram(GetParam())) judge(DramTier::create(dram));
-            if (GetParam() == Specimen::pmem) judge(PmemTier::create(pmem));
+            if (GetParam() == Specimen::pmem || GetParam() == Specimen::pmem_dax) {
+                judge(PmemTier::create(pmem));
+            }
             if (is_swap(GetParam())) judge(SwapTier::create(swap));
             struck = fault.struck();
         }
@@ -263,11 +267,11 @@ TEST_P(TierFaults, MemoryThatRunsOutInCreationIsAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, TierFaults,
-                         testing::Values(Specimen::dram, Specimen::dram_small_pages,
-                                         Specimen::dram_bound, Specimen::dram_pinned,
-                                         Specimen::pmem, Specimen::swap, Specimen::swap_by_pages,
-                                         Specimen::swap_striped, Specimen::swap_ordinary,
-                                         Specimen::swap_cached),
+                         testing::ValuesIn(with_dax_files(
+                             {Specimen::dram, Specimen::dram_small_pages, Specimen::dram_bound,
+                              Specimen::dram_pinned, Specimen::pmem, Specimen::swap,
+                              Specimen::swap_by_pages, Specimen::swap_striped,
+                              Specimen::swap_ordinary, Specimen::swap_cached})),
                          testing::PrintToStringParamName());
 
 }  // namespace

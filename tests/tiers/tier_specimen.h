@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <ostream>
@@ -41,14 +42,18 @@ inline std::uint64_t random_size(std::mt19937_64& random, std::uint64_t max_byte
     return whole_pages ? std::min(round_up_to_page(size), max_bytes) : size;
 }
 
-/// Of swap: at its best, page by page, over two folders, and with what stands in for io_uring and
-/// for O_DIRECT.
+/// The specimens of pmem on real media exist where the environment names them: FROSTLINE_TEST_PMEM
+/// is a folder on a DAX file system, FROSTLINE_TEST_DEVDAX a DAX device whose content may go. Of
+/// swap: at its best, page by page, over two folders, and with what stands in for io_uring and for
+/// O_DIRECT.
 enum class Specimen : std::uint8_t {
     dram,
     dram_small_pages,
     dram_bound,   ///< to the nodes that there are
     dram_pinned,  ///< with the fake driver
     pmem,
+    pmem_dax,
+    pmem_device,
     swap,
     swap_by_pages,
     swap_striped,
@@ -56,10 +61,32 @@ enum class Specimen : std::uint8_t {
     swap_cached,
 };
 
+inline const char* dax_device() {
+    return std::getenv("FROSTLINE_TEST_DEVDAX");
+}
+
+/// The specimens, and with them files on real persistent memory if there is any.
+inline std::vector<Specimen> with_dax_files(std::vector<Specimen> specimens) {
+    if (std::getenv("FROSTLINE_TEST_PMEM") != nullptr) specimens.push_back(Specimen::pmem_dax);
+    return specimens;
+}
+
+/// As above, and with a device, too.
+inline std::vector<Specimen> with_real_pmem(std::vector<Specimen> specimens) {
+    specimens = with_dax_files(std::move(specimens));
+    if (dax_device() != nullptr) specimens.push_back(Specimen::pmem_device);
+    return specimens;
+}
+
+inline ScratchFolder::On place_of(Specimen specimen, ScratchFolder::On otherwise) {
+    return specimen == Specimen::pmem_dax ? ScratchFolder::On::dax : otherwise;
+}
+
 inline std::ostream& operator<<(std::ostream& out, Specimen specimen) {
-    constexpr std::array<const char*, 10> kNames{
-        "dram", "dram_small_pages", "dram_bound",   "dram_pinned",   "pmem",
-        "swap", "swap_by_pages",    "swap_striped", "swap_ordinary", "swap_cached"};
+    constexpr std::array<const char*, 12> kNames{
+        "dram",          "dram_small_pages", "dram_bound",    "dram_pinned",
+        "pmem",          "pmem_dax",         "pmem_device",   "swap",
+        "swap_by_pages", "swap_striped",     "swap_ordinary", "swap_cached"};
     return out << kNames[static_cast<std::size_t>(specimen)];
 }
 
@@ -115,6 +142,11 @@ inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchF
             FROSTLINE_TRY(auto tier, DramTier::create(dram_options(specimen, capacity_bytes, id)));
             return std::unique_ptr<Tier>(std::move(tier));
         }
+        case Specimen::pmem_device: {
+            FROSTLINE_TRY(auto tier, PmemTier::create({id, dax_device(), capacity_bytes, calls}));
+            return std::unique_ptr<Tier>(std::move(tier));
+        }
+        case Specimen::pmem_dax:
         case Specimen::pmem: {
             const std::string path = folder.file("pmem-" + std::to_string(index_of(id)));
             FROSTLINE_TRY(auto tier, PmemTier::create({id, path, capacity_bytes, calls}));
