@@ -55,17 +55,11 @@ Result<void> CalibrationStreams::prepare() {
 // One small transfer tells how much can be asked of the medium at once.
 Result<void> CalibrationStreams::choose_unit() {
     const std::uint64_t piece = options_.piece_bytes;
-    unit_bytes_ = std::min(piece, queue_ ? queue_->block_bytes() : kProbeBytes);
+    unit_bytes_ = std::min(piece, kProbeBytes);
     const std::uint64_t start = now();
-    FROSTLINE_TRY_VOID(transfer(Transfer::Direction::write, 0, unit_bytes_));
+    FROSTLINE_TRY_VOID(call(Transfer::Direction::write, 0, unit_bytes_));
     const std::uint64_t unit_ns = std::max<std::uint64_t>(now() - start, 1);
     const std::uint64_t affordable = std::max<std::uint64_t>(options_.patience_ns / unit_ns, 1);
-    if (queue_) {
-        // Every one in flight has memory of its own.
-        in_flight_ = std::min(
-            {static_cast<std::uint64_t>(queue_->depth()), affordable, buffer_bytes_ / unit_bytes_});
-        return ok();
-    }
     for (std::uint64_t units = 2; units <= affordable && 2 * unit_bytes_ <= piece; units *= 2) {
         unit_bytes_ *= 2;
     }
@@ -81,21 +75,15 @@ std::span<std::byte> CalibrationStreams::memory_for(std::uint64_t unit) const {
     return {buffer_.get() + unit % (buffer_bytes_ / unit_bytes_) * unit_bytes_, unit_bytes_};
 }
 
-// The first `size_bytes` of a unit, alone, and the fence.
-Result<void> CalibrationStreams::transfer(Transfer::Direction direction, std::uint64_t unit,
-                                          std::uint64_t size_bytes) {
+// The first `size_bytes` of a unit, and the fence.
+Result<void> CalibrationStreams::call(Transfer::Direction direction, std::uint64_t unit,
+                                      std::uint64_t size_bytes) {
     Tier& tier = *options_.tier;
     const Extent& piece = piece_of(unit);
-    if (queue_) {
-        FROSTLINE_TRY(const auto memory, slot_memory(0));
-        queue_->push({direction, piece, offset_of(unit), memory.first(size_bytes), 0});
-        FROSTLINE_TRY_VOID(queue_->wait().status);
-    } else if (direction == Transfer::Direction::read) {
-        return tier.read(piece, offset_of(unit), memory_for(unit).first(size_bytes));
-    } else {
-        FROSTLINE_TRY_VOID(tier.write(piece, offset_of(unit), memory_for(unit).first(size_bytes)));
-    }
-    return direction == Transfer::Direction::write ? tier.fence(piece) : ok();
+    const std::span<std::byte> bytes = memory_for(unit).first(size_bytes);
+    if (direction == Transfer::Direction::read) return tier.read(piece, offset_of(unit), bytes);
+    FROSTLINE_TRY_VOID(tier.write(piece, offset_of(unit), bytes));
+    return tier.fence(piece);
 }
 
 Result<std::uint64_t> CalibrationStreams::pass(Transfer::Direction direction,
@@ -110,34 +98,35 @@ Result<std::uint64_t> CalibrationStreams::pass_by_calls(Transfer::Direction dire
     const std::uint64_t units = units_in(limit_bytes);
     std::uint64_t done = 0;
     do {
-        FROSTLINE_TRY_VOID(transfer(direction, done, unit_bytes_));
+        FROSTLINE_TRY_VOID(call(direction, done, unit_bytes_));
         ++done;
     } while (done < units && now() < until_ns);
     return done * unit_bytes_;
 }
 
-// As many as are allowed in flight, and on a failure none is left behind.
+// As many as are allowed in flight, and on a failure none is left behind. Two that are in flight
+// may share memory: nobody looks at the bytes.
 Result<std::uint64_t> CalibrationStreams::pass_by_queue(Transfer::Direction direction,
                                                         std::uint64_t limit_bytes,
                                                         std::uint64_t until_ns) {
-    std::vector<std::span<std::byte>> slots;
     std::vector<std::size_t> idle;
-    for (std::size_t slot = 0; slot < in_flight_; ++slot) {
-        FROSTLINE_TRY(const auto memory, slot_memory(slot));
-        slots.push_back(memory);
-        idle.push_back(slot);
-    }
-    const std::uint64_t units = units_in(limit_bytes);
+    for (std::size_t slot = 0; slot < in_flight_; ++slot) idle.push_back(slot);
     std::optional<Error> failure;
+    const std::uint64_t start = now();
     std::uint64_t pushed = 0;
+    std::uint64_t transfers = 0;
     while (true) {
-        const bool more = !failure && pushed < units && (pushed == 0 || now() < until_ns);
+        const bool more = !failure && pushed < limit_bytes && (pushed == 0 || now() < until_ns);
         if (more && !idle.empty()) {
-            const std::size_t slot = idle.back();
+            const auto size_bytes = push(direction, pushed, idle.back());
+            if (!size_bytes) {
+                failure = size_bytes.error();
+                continue;
+            }
+            pushed += *size_bytes;
+            ++transfers;
             idle.pop_back();
-            queue_->push({direction, piece_of(pushed), offset_of(pushed), slots[slot], slot});
-            ++pushed;
-        } else if (idle.size() < slots.size()) {
+        } else if (idle.size() < in_flight_) {
             const TransferEnd end = queue_->wait();
             if (!end.status) failure = end.status.error();
             idle.push_back(static_cast<std::size_t>(end.tag));
@@ -146,21 +135,34 @@ Result<std::uint64_t> CalibrationStreams::pass_by_queue(Transfer::Direction dire
         }
     }
     if (failure) return *failure;
+    // One at first: what is in flight when time is up has to be waited for.
+    const std::uint64_t took_ns = std::max<std::uint64_t>(now() - start, 1);
+    in_flight_ =
+        std::clamp<std::uint64_t>(options_.patience_ns * transfers / took_ns, 1, queue_->depth());
     if (direction == Transfer::Direction::write) FROSTLINE_TRY_VOID(options_.tier->fence(pieces_));
-    return pushed * unit_bytes_;
+    return pushed;
 }
 
-Result<std::span<std::byte>> CalibrationStreams::slot_memory(std::size_t slot) {
-    const std::span<std::byte> own = memory_for(slot);
-    if (queue_->takes(own)) return own;
-    FROSTLINE_TRY(const auto staging, queue_->staging(slot));
-    return staging.first(unit_bytes_);
+// Starts the transfer at `place` of the room; how many bytes it moves.
+Result<std::uint64_t> CalibrationStreams::push(Transfer::Direction direction, std::uint64_t place,
+                                               std::size_t slot) {
+    const Extent& piece = pieces_[place / options_.piece_bytes];
+    const std::uint64_t offset = place % options_.piece_bytes;
+    std::byte* const own = buffer_.get() + place % buffer_bytes_;
+    const TransferPiece next = queue_->next_piece(piece, offset, own);
+    std::span<std::byte> memory(own, next.size_bytes);
+    if (!next.in_place) {
+        FROSTLINE_TRY(const auto staging, queue_->staging(slot));
+        memory = staging.first(next.size_bytes);
+    }
+    queue_->push({direction, piece, offset, memory, slot});
+    return next.size_bytes;
 }
 
 Result<void> CalibrationStreams::one_page(Transfer::Direction direction, std::size_t turn,
                                           std::uint64_t limit_bytes) {
     // Far from the one before, so that no medium sees it coming.
-    return transfer(direction, turn * 7 % units_in(limit_bytes), kPageBytes);
+    return call(direction, turn * 7 % units_in(limit_bytes), kPageBytes);
 }
 
 Result<std::uint64_t> CalibrationStreams::write_every_nth_piece(std::size_t first, std::size_t step,

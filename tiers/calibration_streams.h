@@ -61,13 +61,13 @@ class CalibrationStreams {
     explicit CalibrationStreams(const Options& options) : options_(options) {}
     Result<void> prepare();
     Result<void> choose_unit();
-    Result<void> transfer(Transfer::Direction direction, std::uint64_t unit,
-                          std::uint64_t size_bytes);
+    Result<void> call(Transfer::Direction direction, std::uint64_t unit, std::uint64_t size_bytes);
     Result<std::uint64_t> pass_by_calls(Transfer::Direction direction, std::uint64_t limit_bytes,
                                         std::uint64_t until_ns);
     Result<std::uint64_t> pass_by_queue(Transfer::Direction direction, std::uint64_t limit_bytes,
                                         std::uint64_t until_ns);
-    Result<std::span<std::byte>> slot_memory(std::size_t slot);
+    Result<std::uint64_t> push(Transfer::Direction direction, std::uint64_t place,
+                               std::size_t slot);
     std::uint64_t units_per_piece() const { return options_.piece_bytes / unit_bytes_; }
     const Extent& piece_of(std::uint64_t unit) const { return pieces_[unit / units_per_piece()]; }
     std::uint64_t offset_of(std::uint64_t unit) const {
@@ -82,7 +82,7 @@ class CalibrationStreams {
     std::vector<Extent> pieces_;
     std::unique_ptr<std::byte[], FreeAligned> buffer_;
     std::uint64_t buffer_bytes_ = 0;
-    std::uint64_t unit_bytes_ = 0;  // of one transfer; units are counted through all pieces
+    std::uint64_t unit_bytes_ = 0;  // of one call; units are counted through all pieces
     std::size_t in_flight_ = 1;     // at most, in the queue
 };
 

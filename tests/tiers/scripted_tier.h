@@ -99,13 +99,15 @@ class ScriptedTier final : public Tier {
         explicit Queue(ScriptedTier& tier) : tier_(tier), staging_(tier.script_.queue_depth) {}
         ~Queue() override { EXPECT_TRUE(in_flight_.empty()) << "transfers were left in flight"; }
         std::size_t depth() const noexcept override { return tier_.script_.queue_depth; }
-        std::uint64_t block_bytes() const noexcept override { return tier_.script_.block_bytes; }
-        bool takes(std::span<const std::byte>) const noexcept override {
-            return tier_.script_.takes_memory;
+        TransferPiece next_piece(const Extent& extent, std::uint64_t offset,
+                                 const std::byte* memory) const noexcept override {
+            const std::uint64_t block = tier_.script_.block_bytes;
+            return {std::min(block - offset % block, extent.length_bytes - offset),
+                    memory != nullptr && tier_.script_.takes_memory};
         }
         Result<std::span<std::byte>> staging(std::size_t slot) noexcept override {
             if (tier_.failing()) return tier_.failure();
-            staging_.at(slot).resize(block_bytes());
+            staging_.at(slot).resize(tier_.script_.block_bytes);
             return std::span<std::byte>(staging_.at(slot));
         }
         // All latencies run at once, but there is one medium to carry the bytes.
@@ -113,8 +115,8 @@ class ScriptedTier final : public Tier {
             const bool is_write = transfer.direction == Transfer::Direction::write;
             const TierScript& script = tier_.script_;
             EXPECT_LT(in_flight_.size(), depth());
-            EXPECT_EQ(transfer.offset % block_bytes(), 0U);
-            EXPECT_LE(transfer.bytes.size(), block_bytes());
+            EXPECT_EQ(transfer.bytes.size(),
+                      next_piece(transfer.extent, transfer.offset, nullptr).size_bytes);
             Pending pending{transfer.tag, 0, tier_.failing()};
             if (is_write) {
                 tier_.note_write(transfer.extent, transfer.offset, transfer.bytes.size());
