@@ -30,15 +30,14 @@ constexpr std::int64_t kSecondsADay = 24 * 60 * 60;
 constexpr int kLockAttempts = 100;
 constexpr std::chrono::milliseconds kLockPause{2};
 
-// A folder may be writable by others if, like /tmp, it lets nobody remove what is not theirs; ours
-// is our own, so that it needs no such exception.
-Result<void> check_owner(const struct stat& status, uid_t owner, const std::string& path) {
+Result<void> check_owner(const struct stat& status, uid_t owner, mode_t forbidden,
+                         const std::string& path) {
     if (status.st_uid != owner) {
         return Error(Errc::permission, 0, "'{}' belongs to user {}, not {}", path, status.st_uid,
                      owner);
     }
-    if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        return Error(Errc::permission, 0, "'{}' can be written by others; remove it", path);
+    if ((status.st_mode & forbidden) != 0) {
+        return Error(Errc::permission, 0, "others can write to '{}'", path);
     }
     return ok();
 }
@@ -49,7 +48,9 @@ Result<FileDescriptor> open_folder(const std::string& path, uid_t owner) {
     FileDescriptor folder(fd, SystemCalls::real());
     struct stat status = {};
     if (::fstat(fd, &status) != 0) return system_error(errno, "cannot examine '{}'", path);
-    FROSTLINE_TRY_VOID(check_owner(status, owner, path));
+    // A folder of the user's group is common; whoever writes there cannot make a file of the
+    // user's.
+    FROSTLINE_TRY_VOID(check_owner(status, owner, S_IWOTH, path));
     return folder;
 }
 
@@ -137,7 +138,7 @@ Result<std::vector<CachedCalibration>> CalibrationCache::read(int folder) const 
     const FileDescriptor file(fd, SystemCalls::real());
     struct stat status = {};
     if (::fstat(fd, &status) != 0) return system_error(errno, "cannot examine '{}'", path());
-    FROSTLINE_TRY_VOID(check_owner(status, owner_, path()));
+    FROSTLINE_TRY_VOID(check_owner(status, owner_, S_IWGRP | S_IWOTH, path()));
     if (!S_ISREG(status.st_mode)) {
         return Error(Errc::corrupt, 0, "'{}' is not a regular file", path());
     }

@@ -41,7 +41,10 @@ class PmemTier final : public Tier {
     Result<void> fence(std::span<const Extent> extents) noexcept override;
     std::byte* host_address(const Extent& extent) const noexcept override;
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
-    void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
+    void calibrated(const TierSpeed& speed) noexcept override {
+        info_.speed = speed;
+        meter_.restart_peak();
+    }
 
    private:
     PmemTier(const Options& options, PmemFile file);

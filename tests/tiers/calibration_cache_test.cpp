@@ -160,6 +160,8 @@ TEST_F(CalibrationCacheTest, ignores_what_others_may_have_written) {
     EXPECT_EQ(mode_of(cache_.path()), 0600U);
     const CalibrationCache others(folder_, ::geteuid() + 1);
     EXPECT_EQ(others.find(entry("disk").key).error().code(), Errc::permission);
+    ASSERT_EQ(::chmod(folder_.c_str(), 0775), 0);
+    expect_known(entry("disk", 5));
     ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
     expect_unknown(Errc::permission);
     const CachedCalibration one = entry("disk");
