@@ -173,7 +173,7 @@ void examine_swap(Examination& examination, const MachineQuery& query) {
     }
     examination.opened("swap",
                        SwapTier::create({.id = TierId{2},
-                                         .directory = directory,
+                                         .places = {directory},
                                          .size_bytes = kExaminedBytes,
                                          .growth_bytes = kSwapGrowthBytes}),
                        !query.swap_directory.empty(), directory, examination.source());
