@@ -3,10 +3,10 @@
 
 #include "tiers/calibration.h"
 #include "tiers/calibration_cache.h"
+#include "tiers/clock.h"
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <optional>
@@ -15,8 +15,6 @@
 
 namespace frostline {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // $XDG_CACHE_HOME/frostline or ~/.cache/frostline; a relative path counts as none.
 std::optional<std::string> cache_folder() {
@@ -60,10 +58,9 @@ class Search {
                     source == SpeedSource::none ? "measuring is switched off" : "never measured";
             }
         }
-        const Clock::time_point start = Clock::now();
+        const std::uint64_t start_ns = monotonic_ns();
         for (const std::size_t i : unknown) measure(i, kCalibrationBudgetNs / unknown.size());
-        report_.measuring_ns = static_cast<std::uint64_t>(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+        report_.measuring_ns = unknown.empty() ? 0 : monotonic_ns() - start_ns;
         if (cache_ && !measured_.empty()) {
             const Result<void> stored = cache_->store(measured_, now_s_);
             if (!stored) report_.cache_problem = stored.error().message();

@@ -3,11 +3,11 @@
 #include "tiers/calibration.h"
 
 #include "tiers/calibration_streams.h"
+#include "tiers/clock.h"
 #include "tiers/page.h"
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <future>
 #include <new>
 #include <optional>
@@ -30,12 +30,6 @@ constexpr std::uint64_t kWriteEnds = 35;
 constexpr std::uint64_t kReadEnds = 65;
 constexpr std::uint64_t kWriteLatencyEnds = 72;
 constexpr std::uint64_t kReadLatencyEnds = 80;
-
-std::uint64_t steady_ns() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 std::uint64_t rate(std::uint64_t bytes, std::uint64_t ns) {
     return static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 /
@@ -187,7 +181,7 @@ std::uint64_t calibration_sample_bytes(const Tier& tier) noexcept {
 
 Result<Calibration> calibrate(Tier& tier, const CalibrationOptions& options) noexcept {
     try {
-        return measure(tier, options, options.now_ns ? options.now_ns : Clock(steady_ns));
+        return measure(tier, options, options.now_ns ? options.now_ns : Clock(monotonic_ns));
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "no memory to measure a tier");
     } catch (const std::system_error& error) {
