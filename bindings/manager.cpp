@@ -2,6 +2,7 @@
 #include "bindings/manager.h"
 
 #include "bindings/fork_watch.h"
+#include "bindings/tier_speeds.h"
 #include "migration/lru_policy.h"
 #include "migration/migration_engine.h"
 #include "tiers/clock.h"
@@ -33,6 +34,7 @@ struct Manager::Parts {
         tiers.push_back(std::move(tier));
     }
     Result<void> build_tiers(const ManagerOptions& options);
+    void rate_tiers(SpeedSource source);
 };
 
 struct PinnedTensor::Pin {
@@ -89,6 +91,12 @@ Result<void> Manager::Parts::build_tiers(const ManagerOptions& options) {
     return ok();
 }
 
+void Manager::Parts::rate_tiers(SpeedSource source) {
+    std::vector<TierToRate> to_rate;
+    for (Tier* const tier : tier_order) to_rate.push_back({tier, source});
+    (void)find_speeds(to_rate);
+}
+
 namespace {
 
 Error out_of_memory() noexcept {
@@ -110,7 +118,9 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
             delete gone;
         }
     });
+    FROSTLINE_TRY(const SpeedSource speeds, speed_source_from_environment());
     FROSTLINE_TRY_VOID(parts->build_tiers(options));
+    if (options.calibrate) parts->rate_tiers(speeds);
     FROSTLINE_TRY(parts->copies, CopyEngine::create({}));
     parts->engine.emplace(MigrationEngine::Options{.dram = parts->dram,
                                                    .tiers = parts->tier_order,
@@ -226,7 +236,8 @@ ManagerStats Manager::stats() const {
                                .peak_bytes = usage.peak_bytes,
                                .moved_in_bytes = engine.moved_in_bytes[i],
                                .moved_out_bytes = engine.moved_out_bytes[i],
-                               .open = usage.open});
+                               .open = usage.open,
+                               .speed = info.speed});
     }
     return stats;
 }

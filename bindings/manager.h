@@ -8,6 +8,7 @@
 #include "bindings/manager_options.h"
 #include "tiers/buffer_release.h"
 #include "tiers/result.h"
+#include "tiers/tier.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,7 @@ struct TierStats {
     std::uint64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;
     std::uint64_t moved_in_bytes = 0, moved_out_bytes = 0;
     bool open = true;  ///< false after a failure of the medium: it takes no new data
+    TierSpeed speed;   ///< as measured, or taken from the user's cache; 0: not known
 };
 
 /// Counters since the manager was opened.

@@ -45,10 +45,12 @@ Result<void> set_option(ManagerOptions& options, std::string_view name, std::str
         FROSTLINE_TRY(options.swap_bytes, size_option(name, value));
     } else if (name == "verify") {
         FROSTLINE_TRY(options.verify, flag_option(name, value));
+    } else if (name == "calibrate") {
+        FROSTLINE_TRY(options.calibrate, flag_option(name, value));
     } else {
         return Error(Errc::invalid_argument, 0,
                      "unknown option '{}': the options are dram, pmem, pmem_bytes, swap, "
-                     "swap_bytes, verify",
+                     "swap_bytes, verify, calibrate",
                      name);
     }
     return ok();

@@ -63,6 +63,34 @@ bool drop_spare_copies(const PolicyView& view, std::size_t tier, std::uint64_t b
     return false;
 }
 
+// How long the bytes would take to come back, or nothing if that was not measured.
+std::optional<double> return_ns(const TierView& tier, std::uint64_t bytes) {
+    const TierSpeed& speed = tier.speed;
+    if (speed.read_bytes_per_s == 0) return std::nullopt;
+    return static_cast<double>(speed.read_latency_ns) +
+           static_cast<double>(bytes) * 1e9 / static_cast<double>(speed.read_bytes_per_s);
+}
+
+// Of the lower tiers with room, the one that will bring the bytes back soonest. Measurements vary:
+// a later tier must be clearly faster to be preferred, and where one is not measured the order of
+// the tiers decides.
+std::optional<std::size_t> soonest_back(const PolicyView& view, std::uint64_t bytes,
+                                        const Room& room) {
+    constexpr double kClearly = 0.9;
+    std::optional<std::size_t> best;
+    for (std::size_t tier = 1; tier < room.tiers(); ++tier) {
+        if (!room.fits(tier, bytes)) continue;
+        if (!best) {
+            best = tier;
+            continue;
+        }
+        const auto best_ns = return_ns(view.tiers[*best], bytes);
+        const auto tier_ns = return_ns(view.tiers[tier], bytes);
+        if (best_ns && tier_ns && *tier_ns < kClearly * *best_ns) best = tier;
+    }
+    return best;
+}
+
 std::optional<std::size_t> place_below(const PolicyView& view, const TensorRecord& tensor,
                                        Room& room, std::vector<Decision>& decisions) {
     const bool written = tensor.residency.load().written;
@@ -73,11 +101,9 @@ std::optional<std::size_t> place_below(const PolicyView& view, const TensorRecor
             return tier;
         }
     }
-    for (std::size_t tier = 1; tier < room.tiers(); ++tier) {
-        if (room.fits(tier, tensor.size_bytes)) {
-            room.take(tier, tensor.size_bytes);
-            return tier;
-        }
+    if (const auto tier = soonest_back(view, tensor.size_bytes, room)) {
+        room.take(*tier, tensor.size_bytes);
+        return tier;
     }
     for (std::size_t tier = 1; tier < room.tiers(); ++tier) {
         if (!room.open(tier) || view.tiers[tier].capacity_bytes < tensor.size_bytes) continue;

@@ -1,6 +1,6 @@
-// Evicts what was used longest ago, to the fastest lower tier with room, early enough to keep some
-// room free; fetches what was born just before the tensor in use, because backward passes run in
-// the reverse order of births.
+// Evicts what was used longest ago, to the lower tier with room that will bring it back soonest,
+// early enough to keep some room free; fetches what was born just before the tensor in use, because
+// backward passes run in the reverse order of births.
 #pragma once
 
 #include "migration/policy.h"

@@ -273,7 +273,8 @@ void MigrationEngine::decide(const PolicyEvent& event, Lock& lock) {
                     info.capacity_bytes,
                     usage.used_bytes,
                     mover_.leaving_bytes(info.id),
-                    usage.open};
+                    usage.open,
+                    info.speed};
     }
     std::vector<Decision> decisions;
     try {
@@ -304,14 +305,14 @@ void MigrationEngine::carry_out(const Decision& decision, Lock& lock) {
         decision.tier == kDram ? CopyPriority::prefetch : CopyPriority::eviction;
     Result<void> started = mover_.start(*tensor, decision.tier, priority, lock);
     if (decision.tier == kDram) return;  // a prefetch that finds no room is merely late
-    // The tier that was chosen is full or closed after all: the next one takes over.
-    for (std::size_t next = index_of(decision.tier) + 1;
-         !started && next < options_.tiers.size() &&
-         (started.error().code() == Errc::no_space || started.error().code() == Errc::closed);
-         ++next) {
+    // The tier that was chosen is full or closed after all: another one takes over.
+    for (std::size_t other = 1; !started && other < options_.tiers.size(); ++other) {
+        const Errc code = started.error().code();
+        if (code != Errc::no_space && code != Errc::closed) return;
+        if (other == index_of(decision.tier)) continue;
         TensorRecord* const again = table_.find(decision.tensor);
         if (again == nullptr) return;
-        started = mover_.start(*again, static_cast<TierId>(next), priority, lock);
+        started = mover_.start(*again, static_cast<TierId>(other), priority, lock);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "allocator/tensor_table.h"
 #include "tiers/extent.h"
+#include "tiers/tier.h"
 
 #include <cstdint>
 #include <span>
@@ -21,6 +22,7 @@ struct TierView {
     std::uint64_t used_bytes = 0;
     std::uint64_t leaving_bytes = 0;  ///< part of used: on its way out by moves in progress
     bool open = true;
+    TierSpeed speed{};  ///< as measured when the tiers were opened; it does not change afterwards
 
     std::uint64_t free_bytes() const noexcept { return capacity_bytes - used_bytes; }
 };

@@ -70,7 +70,10 @@ class DramTier final : public Tier {
     Result<void> fence(std::span<const Extent> extents) noexcept override;
     std::byte* host_address(const Extent& extent) const noexcept override;
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
-    void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
+    void calibrated(const TierSpeed& speed) noexcept override {
+        info_.speed = speed;
+        meter_.restart_peak();
+    }
 
     /// Takes over a buffer that already lies in host memory, without copying it; it counts against
     /// the budget with its exact size. The caller may not write to it until it is released.

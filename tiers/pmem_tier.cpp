@@ -185,6 +185,7 @@ Result<std::unique_ptr<TransferQueue>> PmemTier::open_queue() noexcept {
 
 void PmemTier::calibrated(const TierSpeed& speed) noexcept {
     info_.speed = speed;
+    meter_.restart_peak();
     const bool measured = speed.write_bytes_per_s > 0;
     if (measured && !writers_are_given_) writers_.set(speed.best_writers);
 }

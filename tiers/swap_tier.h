@@ -60,7 +60,10 @@ class SwapTier final : public Tier {
     Result<void> fence(std::span<const Extent> extents) noexcept override;
     std::byte* host_address(const Extent& extent) const noexcept override;
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
-    void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
+    void calibrated(const TierSpeed& speed) noexcept override {
+        info_.speed = speed;
+        meter_.restart_peak();
+    }
 
     /// Bytes that have blocks on disk now, used or kept for reuse.
     std::uint64_t allocated_bytes() const noexcept;

@@ -145,7 +145,8 @@ class Tier {
     /// A queue for the copies of one thread, or nullptr where a copy is the CPU's own work.
     virtual Result<std::unique_ptr<TransferQueue>> open_queue() noexcept = 0;
 
-    /// Takes note of what was measured. Called at most once, before other threads use the tier.
+    /// Takes note of what was measured; the peak of use counts from here. Called at most once,
+    /// before other threads use the tier.
     virtual void calibrated(const TierSpeed& speed) noexcept = 0;
 };
 

@@ -53,6 +53,7 @@ FROSTLINE_EXPORT const char* frostline_last_error(void);
  *   swap=DIRECTORY   where the swap file goes; it has no name and vanishes with the process
  *   swap_bytes=SIZE  most that it may grow to; default: nine tenths of the free space
  *   verify=BOOL      checksum all that leaves DRAM and compare it when it returns; default false
+ *   calibrate=BOOL   know the tiers' speeds: from the user's cache, or measured now; default true
  * SIZE is for example 4096, 512MiB or 1.5GiB. The budgets are hard.
  * On success *context is the caller's, to be given to frostline_close(). */
 FROSTLINE_EXPORT frostline_status frostline_open(const char* const* options,

@@ -14,7 +14,7 @@ inline constexpr int kUsage = 2;
 /// Prints "frostline: error: MESSAGE" to standard error and returns `status`.
 int fail(int status, const std::string& message);
 
-/// `frostline info [--json]`: version, machine, GPUs.
+/// `frostline info [--json] [--pmem PATH] [--swap DIR] [--measure]`: the machine and its tiers.
 int info(const std::vector<std::string>& arguments);
 
 /// `frostline check --dram SIZE [--pmem PATH] ...`: whether these tiers work here.

@@ -1,8 +1,6 @@
 // `frostline info`: facts about the machine, each measured or asked for here and now.
-#include "bindings/byte_size.h"
 #include "bindings/cli/commands.h"
-#include "bindings/gpu_info.h"
-#include "bindings/manager.h"
+#include "bindings/cli/info_facts.h"
 
 #include <fmt/core.h>
 #include <boost/program_options.hpp>
@@ -14,11 +12,13 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace frostline::cli {
 namespace {
 
 namespace po = boost::program_options;
+using Json = nlohmann::ordered_json;
 
 // A field of /proc/meminfo in bytes, or 0 where there is none.
 std::uint64_t meminfo_bytes(const std::string& field) {
@@ -31,51 +31,36 @@ std::uint64_t meminfo_bytes(const std::string& field) {
     return 0;
 }
 
-std::string cuda_version_text(int version) {
-    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+Result<InfoFacts> collect(const MachineQuery& query) {
+    InfoFacts facts;
+    facts.cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    facts.memory_bytes = meminfo_bytes("MemTotal");
+    facts.memory_available_bytes = meminfo_bytes("MemAvailable");
+    auto gpus = gpu_info();
+    if (gpus) {
+        facts.gpus = *std::move(gpus);
+    } else {
+        facts.gpus_absent_because = gpus.error().message();
+    }
+    FROSTLINE_TRY(facts.machine, machine_info(query));
+    return facts;
 }
 
-nlohmann::ordered_json collect() {
-    nlohmann::ordered_json out;
-    out["version"] = version();
-    out["cpus"] = sysconf(_SC_NPROCESSORS_ONLN);
-    out["memory_bytes"] = meminfo_bytes("MemTotal");
-    out["memory_available_bytes"] = meminfo_bytes("MemAvailable");
-    out["cuda_headers"] = cuda_version_text(cuda_header_version());
-    const auto gpus = gpu_info();
-    out["gpus"] = nlohmann::ordered_json::array();
-    if (!gpus) {
-        out["gpus_absent_because"] = gpus.error().message();
-        return out;
-    }
-    out["cuda_driver"] = cuda_version_text(gpus->driver_version);
-    for (const GpuInfo::Gpu& gpu : gpus->gpus) {
-        out["gpus"].push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
-    }
-    return out;
-}
-
-void print_text(const nlohmann::ordered_json& facts) {
-    fmt::print("frostline     {}\n", facts["version"].get<std::string>());
-    fmt::print("CPUs          {}\n", facts["cpus"].get<long>());
-    fmt::print("memory        {} ({} available)\n",
-               format_byte_size(facts["memory_bytes"].get<std::uint64_t>()),
-               format_byte_size(facts["memory_available_bytes"].get<std::uint64_t>()));
-    fmt::print("CUDA headers  {} (build time)\n", facts["cuda_headers"].get<std::string>());
-    if (facts.contains("gpus_absent_because")) {
-        fmt::print("GPUs          none: {}\n", facts["gpus_absent_because"].get<std::string>());
-    }
-    for (const auto& gpu : facts["gpus"]) {
-        fmt::print("GPU           {} ({})\n", gpu["name"].get<std::string>(),
-                   format_byte_size(gpu["memory_bytes"].get<std::uint64_t>()));
-    }
+po::options_description describe() {
+    const auto text = [] { return po::value<std::string>()->value_name("TEXT"); };
+    po::options_description options("usage: frostline info [options]");
+    options.add_options()("json", "print JSON")("pmem", text(),
+                                                "file or device to examine for the pmem tier")(
+        "swap", text(), "directory to examine for the swap tier (default: TMPDIR)")(
+        "measure", "measure again what is known; writes to an existing file given with --pmem")(
+        "help", "print this");
+    return options;
 }
 
 }  // namespace
 
 int info(const std::vector<std::string>& arguments) {
-    po::options_description options("usage: frostline info [options]");
-    options.add_options()("json", "print JSON")("help", "print this");
+    const po::options_description options = describe();
     po::variables_map values;
     try {
         po::store(po::command_line_parser(arguments).options(options).positional({}).run(), values);
@@ -88,13 +73,28 @@ int info(const std::vector<std::string>& arguments) {
         fmt::print("{}", text.str());
         return kSuccess;
     }
-    const nlohmann::ordered_json facts = collect();
-    if (values.count("json") > 0) {
-        fmt::print("{}\n", facts.dump(2));
-    } else {
-        print_text(facts);
+    MachineQuery query;
+    query.measure = values.count("measure") > 0;
+    if (values.count("pmem") > 0) query.pmem_path = values["pmem"].as<std::string>();
+    if (values.count("swap") > 0) query.swap_directory = values["swap"].as<std::string>();
+    for (const char* const name : {"pmem", "swap"}) {
+        if (values.count(name) > 0 && values[name].as<std::string>().empty()) {
+            return fail(kUsage, fmt::format("info: {}: the path is empty", name));
+        }
     }
-    return kSuccess;
+    const Result<InfoFacts> facts = collect(query);
+    if (!facts) return fail(kFailure, facts.error().message());
+    if (values.count("json") > 0) {
+        // A path need not be text.
+        fmt::print("{}\n", info_json(*facts).dump(2, ' ', false, Json::error_handler_t::replace));
+    } else {
+        print_info(*facts);
+    }
+    int status = kSuccess;
+    for (const MachineInfo::TierReport& tier : facts->machine.tiers) {
+        if (tier.asked_for && !tier.usable) status = fail(kFailure, tier.because);
+    }
+    return status;
 }
 
 }  // namespace frostline::cli

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kUsageText =
     "usage: frostline COMMAND [options]\n"
     "\n"
-    "  info [--json]          version, memory and GPUs of this machine\n"
+    "  info [--json] ...      this machine: its nodes, devices and tiers, and how fast they are\n"
     "  check --dram SIZE ...  open tiers, move data through them and compare it\n"
     "\n"
     "  frostline COMMAND --help   a command's options\n"

@@ -53,11 +53,12 @@ bool is_face(const std::string& name) {
     if (name.starts_with("frostline::Manager::")) {
         return !name.starts_with("frostline::Manager::Parts::");
     }
-    static const std::array<const char*, 8> faces{
+    static const std::array<const char*, 9> faces{
         "frostline::PinnedTensor::",    "frostline::parse_byte_size(",
         "frostline::format_byte_size",  "frostline::set_option(",
         "frostline::write_trace_file(", "frostline::version(",
-        "frostline::gpu_info(",         "frostline::cuda_header_version("};
+        "frostline::gpu_info(",         "frostline::cuda_header_version(",
+        "frostline::machine_info("};
     return std::any_of(faces.begin(), faces.end(),
                        [&](const char* face) { return name.starts_with(face); });
 }

@@ -11,8 +11,8 @@ namespace {
 TEST(ManagerOptions, every_option_is_set_from_text) {
     ManagerOptions options;
     const std::pair<const char*, const char*> given[] = {
-        {"dram", "256MiB"}, {"pmem", "/pmem/file"},   {"pmem_bytes", "2GiB"},
-        {"swap", "/swap"},  {"swap_bytes", "0.5GiB"}, {"verify", "yes"}};
+        {"dram", "256MiB"},       {"pmem", "/pmem/file"}, {"pmem_bytes", "2GiB"}, {"swap", "/swap"},
+        {"swap_bytes", "0.5GiB"}, {"verify", "yes"},      {"calibrate", "no"}};
     for (const auto& [name, value] : given) {
         const auto set = set_option(options, name, value);
         EXPECT_TRUE(set.has_value()) << set.error().message();
@@ -23,6 +23,7 @@ TEST(ManagerOptions, every_option_is_set_from_text) {
     EXPECT_EQ(options.swap_directory, "/swap");
     EXPECT_EQ(options.swap_bytes, std::uint64_t{1} << 29);
     EXPECT_TRUE(options.verify);
+    EXPECT_FALSE(options.calibrate);
 }
 
 TEST(ManagerOptions, flags_are_said_in_several_words) {
@@ -51,7 +52,7 @@ TEST(ManagerOptions, an_unknown_name_is_answered_with_the_known_ones) {
         const std::string message = set.error().message();
         EXPECT_NE(message.find("'" + std::string(name) + "'"), std::string::npos) << message;
         for (const char* const known :
-             {"dram", "pmem", "pmem_bytes", "swap", "swap_bytes", "verify"}) {
+             {"dram", "pmem", "pmem_bytes", "swap", "swap_bytes", "verify", "calibrate"}) {
             EXPECT_NE(message.find(known), std::string::npos) << message;
         }
     }

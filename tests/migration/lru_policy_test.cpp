@@ -64,6 +64,53 @@ TEST(LruPolicy, takes_the_fastest_lower_tier_with_room) {
                 ElementsAre(move_of(a, 1), move_of(b, 2), move_of(c, 1)));
 }
 
+TierSpeed reads_at(std::uint64_t bytes_per_s, std::uint64_t latency_ns = 0) {
+    return {.read_bytes_per_s = bytes_per_s, .read_latency_ns = latency_ns};
+}
+
+// Where a tensor goes from a DRAM of 80 bytes to tiers of these speeds.
+Decision evicted_to(std::initializer_list<TierSpeed> speeds, std::uint64_t size_bytes = 80) {
+    const auto tier = [&](std::size_t i) {
+        return StageTier{TierKind::swap, 1000, true, 0, speeds.begin()[i]};
+    };
+    PolicyStage stage({{TierKind::dram, 80}, tier(0), tier(1), tier(2)});
+    stage.tensor(size_bytes, 0);
+    const auto decisions = stage.pressure(lru(), 80);
+    EXPECT_EQ(decisions.size(), 1U);
+    return decisions.empty() ? Decision{} : decisions[0];
+}
+
+TEST(LruPolicy, prefers_the_tier_that_brings_the_bytes_back_soonest) {
+    EXPECT_EQ(evicted_to({reads_at(1000), reads_at(5000), reads_at(2000)}).tier, TierId{2});
+    EXPECT_EQ(evicted_to({reads_at(1000), reads_at(2000), reads_at(9000)}).tier, TierId{3});
+    EXPECT_EQ(evicted_to({reads_at(9000), reads_at(2000), reads_at(1000)}).tier, TierId{1});
+}
+
+TEST(LruPolicy, weighs_latency_by_the_size) {
+    const std::initializer_list<TierSpeed> speeds{
+        reads_at(1'000'000'000, 10), reads_at(8'000'000'000, 60), reads_at(1'000'000, 1)};
+    EXPECT_EQ(evicted_to(speeds, 80).tier, TierId{2}) << "10 + 80 ns against 60 + 10";
+    EXPECT_EQ(evicted_to(speeds, 40).tier, TierId{1}) << "10 + 40 ns against 60 + 5";
+}
+
+TEST(LruPolicy, keeps_the_order_of_the_tiers_where_speeds_are_unknown_or_alike) {
+    EXPECT_EQ(evicted_to({{}, {}, {}}).tier, TierId{1});
+    EXPECT_EQ(evicted_to({{}, reads_at(9000), {}}).tier, TierId{1});
+    EXPECT_EQ(evicted_to({reads_at(1000), {}, {}}).tier, TierId{1});
+    EXPECT_EQ(evicted_to({reads_at(1000), reads_at(1090), reads_at(1100)}).tier, TierId{1});
+    EXPECT_EQ(evicted_to({reads_at(1000), reads_at(1120), reads_at(1150)}).tier, TierId{2});
+    EXPECT_EQ(evicted_to({reads_at(1000), {}, reads_at(2000)}).tier, TierId{3});
+}
+
+TEST(LruPolicy, a_faster_tier_that_is_full_is_no_choice) {
+    PolicyStage stage({{TierKind::dram, 80},
+                       {TierKind::pmem, 1000, true, 0, reads_at(1000)},
+                       {TierKind::swap, 50, true, 0, reads_at(9000)}});
+    TensorRecord& a = stage.tensor(40, 0);
+    TensorRecord& b = stage.tensor(40, 0);
+    EXPECT_THAT(stage.pressure(lru(), 80), ElementsAre(move_of(a, 2), move_of(b, 1)));
+}
+
 TEST(LruPolicy, skips_closed_tiers) {
     PolicyStage stage({{TierKind::dram, 80}, {TierKind::pmem, 1000, false}, {TierKind::swap, 99}});
     TensorRecord& a = stage.tensor(80, 0);

@@ -17,6 +17,7 @@ struct StageTier {
     std::uint64_t capacity_bytes;
     bool open = true;
     std::uint64_t leaving_bytes = 0;
+    TierSpeed speed{};
 };
 
 /// What a tier holds is what the tensors' copies add up to, so that a view is always consistent.
@@ -25,7 +26,7 @@ class PolicyStage {
     explicit PolicyStage(std::initializer_list<StageTier> tiers) {
         for (const StageTier& each : tiers) {
             tiers_.push_back({static_cast<TierId>(tiers_.size()), each.kind, each.capacity_bytes, 0,
-                              each.leaving_bytes, each.open});
+                              each.leaving_bytes, each.open, each.speed});
         }
     }
 

@@ -67,6 +67,76 @@ def test_info():
     assert facts["gpus"] or facts["gpus_absent_because"]
 
 
+@pytest.fixture
+def own_cache(tmp_path_factory, monkeypatch):
+    """A cache of measurements that starts empty."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder / "frostline" / "calibration.json"
+
+
+def info_of(*arguments):
+    done = run("info", "--json", *arguments)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return json.loads(done.stdout)
+
+
+def test_info_of_the_machine_and_its_tiers(tmp_path, own_cache):
+    facts = info_of("--pmem", tmp_path / "pmem", "--swap", tmp_path)
+    nodes = facts["topology"]["nodes"]
+    assert sum(len(node["cpus"]) for node in nodes) >= 1
+    for node in nodes:
+        assert set(node) == {"id", "memory_bytes", "cpus", "memory_only"}
+        assert node["memory_only"] == (node["cpus"] == [])
+    for device in facts["topology"]["devices"]:
+        assert set(device) == {"kind", "name", "pci_address", "node"}
+        assert device["kind"] in {"gpu", "pmem", "block"}
+    tiers = {tier["name"]: tier for tier in facts["tiers"]}
+    assert list(tiers) == ["device", "dram", "pmem", "swap"]
+    assert not tiers["device"]["usable"] and tiers["device"]["because"]
+    for name in ("dram", "pmem", "swap"):
+        assert set(tiers[name]) == {"name", "usable", "location", "label", "access", "fallback",
+                                    "node", "measured"}
+        assert tiers[name]["usable"]
+        assert set(tiers[name]["measured"]) == {
+            "read_bytes_per_s", "write_bytes_per_s", "read_latency_ns", "write_latency_ns",
+            "best_writers", "measured_at", "cached"}
+        assert tiers[name]["measured"]["read_bytes_per_s"] > 0
+        assert not tiers[name]["measured"]["cached"]
+    assert tiers["pmem"]["label"] == "emulated"
+    assert facts["calibration"]["cache"] == str(own_cache) and own_cache.exists()
+    assert facts["calibration"]["cache_problem"] is None
+    assert 0 < facts["calibration"]["seconds"] < 2
+    assert os.listdir(tmp_path) == []
+
+    again = info_of("--pmem", tmp_path / "pmem", "--swap", tmp_path)
+    anew = info_of("--pmem", tmp_path / "pmem", "--swap", tmp_path, "--measure")
+    for before, cached, measured in zip(facts["tiers"], again["tiers"], anew["tiers"]):
+        if before["usable"]:
+            assert cached["measured"] == {**before["measured"], "cached": True}
+            assert not measured["measured"]["cached"]
+
+
+def test_info_as_text_has_a_line_for_each_tier(tmp_path, own_cache):
+    lines = run("info", "--swap", tmp_path).stdout.splitlines()
+    for name in ("device", "dram", "pmem", "swap"):
+        assert sum(line.split()[:1] == [name] for line in lines) == 1, lines
+    assert any(line.startswith("node 0 ") and "CPUs" in line for line in lines), lines
+    swap = next(line for line in lines if line.startswith("swap"))
+    assert swap.count("GiB/s") == 2 and "measured now" in swap
+
+
+def test_info_prints_the_rest_when_a_path_is_bad(tmp_path, own_cache):
+    missing = tmp_path / "missing"
+    done = run("info", "--json", "--pmem", missing / "pmem", "--swap", missing)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("frostline: error: ") and str(missing) in line for line in lines)
+    tiers = {tier["name"]: tier for tier in json.loads(done.stdout)["tiers"]}
+    assert tiers["dram"]["usable"] and not tiers["pmem"]["usable"] and not tiers["swap"]["usable"]
+
+
 def test_check_moves_data_through_all_tiers(tmp_path):
     done = run("check", "--dram", "4MiB", "--pmem", tmp_path / "pmem", "--pmem_bytes", "4MiB",
                "--swap", tmp_path, "--swap_bytes", "16MiB")
@@ -93,6 +163,7 @@ def test_check_of_dram_alone():
     (["check", "--dram", "1MiB", "extra"], ""),
     (["info", "--jsonn"], "json"),
     (["info", "extra"], ""),
+    (["info", "--swap", ""], "swap"),
     (["chekc"], "chekc"),
     (["--verson"], "verson"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
