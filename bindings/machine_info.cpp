@@ -160,8 +160,10 @@ void examine_pmem(Examination& examination, const MachineInfo& info, const Machi
     if (exists && source == SpeedSource::cache_or_measurement) source = SpeedSource::cache;
     examination.opened(
         "pmem",
-        PmemTier::create(
-            {.id = TierId{1}, .path = query.pmem_path, .size_bytes = exists ? 0 : kExaminedBytes}),
+        PmemTier::create({.id = TierId{1},
+                          .path = query.pmem_path,
+                          .size_bytes = exists ? 0 : kExaminedBytes,
+                          .keep_content = exists && source != SpeedSource::measurement}),
         true, query.pmem_path, source);
 }
 

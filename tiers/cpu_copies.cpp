@@ -91,8 +91,7 @@ void CpuCopies::fence_batch() {
     for (const CopyRef& copy : batch_) {
         // If not all could be fenced, each learns its own fate.
         if (!fenced) {
-            copy->outcome.status =
-                batch_.size() == 1 ? fenced : tier.fence(copy->request.target);
+            copy->outcome.status = batch_.size() == 1 ? fenced : tier.fence(copy->request.target);
         }
     }
     batch_bytes_ = 0;

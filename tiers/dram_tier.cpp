@@ -21,7 +21,7 @@ Error no_memory() {
 }
 
 void append(std::string& text, const char* separator, std::string_view more) {
-    if (!text.empty()) text += separator;
+    if (!text.empty() && !more.empty()) text += separator;
     text += more;
 }
 

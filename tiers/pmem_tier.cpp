@@ -82,7 +82,7 @@ Result<Extent> PmemTier::reserve(std::uint64_t size_bytes) noexcept {
             return Error(Errc::no_space, 0, "pmem tier '{}': {} bytes do not fit, {} of {} in use",
                          info_.location, size_bytes, meter_.used_bytes(), info_.capacity_bytes);
         }
-        const RangeSet unscrubbed = first_use_of(Range(*offset, *offset + charged));
+        const RangeSet unscrubbed = first_use_of({*offset, *offset + charged});
         (void)free_.take(charged);  // what find() found; last, because it cannot fail
         meter_.add(charged);
         lock.unlock();
@@ -96,26 +96,31 @@ Result<Extent> PmemTier::reserve(std::uint64_t size_bytes) noexcept {
 // What of the room nobody in this process has had yet; the caller scrubs it. If the room is not
 // taken after all, it stays unscrubbed, so nothing may fail in between. Throws std::bad_alloc, and
 // then nothing has changed.
-PmemTier::RangeSet PmemTier::first_use_of(const Range& room) {
+RangeSet PmemTier::first_use_of(const Range& room) {
     RangeSet unscrubbed;
     if (!file_.needs_scrubbing()) return unscrubbed;
     unscrubbed.add(room);
-    unscrubbed -= scrubbed_;
+    Range left = room;
+    while (const auto had = scrubbed_.last_in(left)) {
+        unscrubbed.remove(*had);
+        left.end = had->start;
+    }
     scrubbed_.add(room);
     return unscrubbed;
 }
 
 void PmemTier::scrub(const RangeSet& ranges) noexcept {
-    if (ranges.empty()) return;
-    for (const Range& range : ranges) {
-        std::byte* const start = file_.address() + range.lower();
-        const std::uint64_t size_bytes = range.upper() - range.lower();
+    if (ranges.size_bytes() == 0) return;
+    Range left{0, info_.capacity_bytes};
+    while (const auto range = ranges.last_in(left)) {
+        left.end = range->start;
+        std::byte* const start = file_.address() + range->start;
         if (file_.is_pmem()) {
-            (void)calls_->pmem_memset(start, 0, size_bytes,
+            (void)calls_->pmem_memset(start, 0, range->size_bytes(),
                                       PMEM_F_MEM_NONTEMPORAL | PMEM_F_MEM_NODRAIN);
         } else {
-            std::memset(start, 0, size_bytes);
-            leave_process(start, size_bytes);
+            std::memset(start, 0, range->size_bytes());
+            leave_process(start, range->size_bytes());
         }
     }
     // Otherwise these zeros could overtake what another thread is about to write.

@@ -5,11 +5,10 @@
 
 #include "tiers/free_extents.h"
 #include "tiers/pmem_file.h"
+#include "tiers/range_set.h"
 #include "tiers/tier.h"
 #include "tiers/tier_meter.h"
 #include "tiers/writer_limit.h"
-
-#include <boost/icl/interval_set.hpp>
 
 #include <memory>
 #include <mutex>
@@ -63,9 +62,6 @@ class PmemTier final : public Tier {
     void unmap_in_place(const Extent& extent) noexcept;
 
    private:
-    using Range = boost::icl::right_open_interval<std::uint64_t>;
-    using RangeSet = boost::icl::interval_set<std::uint64_t, std::less, Range>;
-
     PmemTier(const Options& options, PmemFile file);
     RangeSet first_use_of(const Range& room);
     void scrub(const RangeSet& ranges) noexcept;

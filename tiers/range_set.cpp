@@ -55,6 +55,12 @@ std::uint64_t RangeSet::size_bytes_in(const Range& window) const noexcept {
     return bytes;
 }
 
+std::optional<Range> RangeSet::first_in(const Range& window) const noexcept {
+    const auto first = first_that_ends_behind(window.start);
+    if (first == ranges_.end() || first->first >= window.end) return std::nullopt;
+    return Range{std::max(first->first, window.start), std::min(first->second, window.end)};
+}
+
 std::optional<Range> RangeSet::last_in(const Range& window) const noexcept {
     const auto behind = ranges_.lower_bound(window.end);
     if (behind == ranges_.begin()) return std::nullopt;

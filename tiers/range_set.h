@@ -31,6 +31,8 @@ class RangeSet {
 
     std::uint64_t size_bytes() const noexcept { return size_bytes_; }
     std::uint64_t size_bytes_in(const Range& window) const noexcept;
+    /// The lowest range within `window`, cut to it.
+    std::optional<Range> first_in(const Range& window) const noexcept;
     /// The highest range within `window`, cut to it.
     std::optional<Range> last_in(const Range& window) const noexcept;
 

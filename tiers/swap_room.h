@@ -5,8 +5,7 @@
 #pragma once
 
 #include "tiers/free_extents.h"
-
-#include <boost/icl/interval_set.hpp>
+#include "tiers/range_set.h"
 
 #include <cstdint>
 #include <optional>
@@ -17,8 +16,6 @@ namespace frostline {
 /// std::bad_alloc, and then nothing has changed but for hints.
 class SwapRoom {
    public:
-    using Range = boost::icl::right_open_interval<std::uint64_t>;
-
     struct Options {
         std::uint64_t capacity_bytes = 0;
         std::uint64_t growth_bytes = 0;  ///< blocks are got in such steps; so many are always kept
@@ -31,10 +28,10 @@ class SwapRoom {
         return free_.find(size_bytes);
     }
     /// The same with all its blocks there, for when no more can be had.
-    std::optional<std::uint64_t> find_allocated(std::uint64_t size_bytes) const;
+    std::optional<std::uint64_t> find_allocated(std::uint64_t size_bytes) const noexcept;
 
     /// The first part of [offset, offset + size) without blocks; empty if there is none.
-    Range missing(std::uint64_t offset, std::uint64_t size_bytes) const;
+    Range missing(std::uint64_t offset, std::uint64_t size_bytes) const noexcept;
     /// A growth step that starts with `needed`: as far as the room behind it is free.
     Range growth_step(const Range& needed) const noexcept;
     void add_blocks(const Range& range);
@@ -49,17 +46,14 @@ class SwapRoom {
     void end_punch(const Range& range, bool punched);
 
     std::uint64_t capacity_bytes() const noexcept { return options_.capacity_bytes; }
-    std::uint64_t allocated_bytes() const noexcept { return allocated_bytes_; }
+    std::uint64_t allocated_bytes() const noexcept { return allocated_.size_bytes(); }
 
    private:
-    using RangeSet = boost::icl::interval_set<std::uint64_t, std::less, Range>;
-
     void note_use(std::uint64_t now_ns) noexcept;
 
     Options options_;
     FreeExtents free_;
     RangeSet allocated_;
-    std::uint64_t allocated_bytes_ = 0;
     std::uint64_t used_bytes_ = 0;
     // The peak of use in the present span of keep_ns and in the one before.
     std::uint64_t span_start_ns_ = 0;

@@ -136,14 +136,13 @@ Result<Extent> SwapTier::reserve_locked(std::uint64_t size_bytes) {
 // Whole growth steps first, then just what is missing.
 Result<void> SwapTier::allocate_for(std::uint64_t offset, std::uint64_t size_bytes) {
     while (true) {
-        SwapRoom::Range missing = room_.missing(offset, size_bytes);
-        if (missing.lower() == missing.upper()) return ok();
-        const SwapRoom::Range step = room_.growth_step(missing);
-        if (step != missing &&
-            files_.allocate(step.lower(), step.upper() - step.lower()).has_value()) {
+        Range missing = room_.missing(offset, size_bytes);
+        if (missing.size_bytes() == 0) return ok();
+        const Range step = room_.growth_step(missing);
+        if (step != missing && files_.allocate(step.start, step.size_bytes()).has_value()) {
             missing = step;
         } else {
-            FROSTLINE_TRY_VOID(files_.allocate(missing.lower(), missing.upper() - missing.lower()));
+            FROSTLINE_TRY_VOID(files_.allocate(missing.start, missing.size_bytes()));
         }
         room_.add_blocks(missing);
     }
@@ -164,15 +163,14 @@ void SwapTier::release(const Extent& extent) noexcept {
 void SwapTier::punch_holes() noexcept {
     try {
         while (true) {
-            SwapRoom::Range hole;
+            Range hole;
             {
                 const std::lock_guard lock(mutex_);
                 if (!can_punch_) return;
                 hole = room_.begin_punch(options_.now_ns());
             }
-            if (hole.lower() == hole.upper()) return;
-            const bool punched =
-                files_.punch(hole.lower(), hole.upper() - hole.lower()).has_value();
+            if (hole.size_bytes() == 0) return;
+            const bool punched = files_.punch(hole.start, hole.size_bytes()).has_value();
             const std::lock_guard lock(mutex_);
             can_punch_ = punched;
             room_.end_punch(hole, punched);

@@ -25,9 +25,7 @@ class TierMeter {
     }
     /// Forgets what was reserved before, such as for measuring. Caller holds the tier's lock, or is
     /// alone.
-    void restart_peak() noexcept {
-        peak_bytes_.store(used_bytes(), std::memory_order_relaxed);
-    }
+    void restart_peak() noexcept { peak_bytes_.store(used_bytes(), std::memory_order_relaxed); }
     void close() noexcept { open_.store(false, std::memory_order_relaxed); }
 
     bool open() const noexcept { return open_.load(std::memory_order_relaxed); }

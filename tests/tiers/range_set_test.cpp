@@ -32,6 +32,14 @@ class UnitFlags {
         if (start == end) return std::nullopt;
         return Range{start, end};
     }
+    std::optional<Range> first(const Range& window) const {
+        std::uint64_t start = window.start;
+        while (start < window.end && !flags_[start]) ++start;
+        std::uint64_t end = start;
+        while (end < window.end && flags_[end]) ++end;
+        if (start == end) return std::nullopt;
+        return Range{start, end};
+    }
 
    private:
     std::vector<bool> flags_ = std::vector<bool>(kUnits);
@@ -49,6 +57,7 @@ void expect_same(const RangeSet& set, const UnitFlags& flags, std::mt19937_64& r
         const Range window{start, between(random, start, kUnits)};
         ASSERT_EQ(set.size_bytes_in(window), flags.count(window));
         ASSERT_EQ(set.last_in(window), flags.last(window)) << window.start << " " << window.end;
+        ASSERT_EQ(set.first_in(window), flags.first(window)) << window.start << " " << window.end;
     }
     ASSERT_EQ(set.last_in({0, kUnits}), flags.last({0, kUnits}));
 }

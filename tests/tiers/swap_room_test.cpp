@@ -12,10 +12,8 @@
 namespace frostline {
 namespace {
 
-using Range = SwapRoom::Range;
-
 bool empty(const Range& range) {
-    return range.lower() == range.upper();
+    return range.size_bytes() == 0;
 }
 
 TEST(SwapRoom, AgreesWithAMapOfPagesUnderRandomUse) {
@@ -29,7 +27,7 @@ TEST(SwapRoom, AgreesWithAMapOfPagesUnderRandomUse) {
         std::vector<bool> blocks(kPages);
         std::vector<Range> held;
         const auto set = [](std::vector<bool>& map, const Range& range, bool value) {
-            for (std::uint64_t at = range.lower(); at < range.upper(); ++at) {
+            for (std::uint64_t at = range.start; at < range.end; ++at) {
                 ASSERT_NE(map[at], value) << "at " << at;
                 map[at] = value;
             }
@@ -48,33 +46,33 @@ TEST(SwapRoom, AgreesWithAMapOfPagesUnderRandomUse) {
                 for (Range gap = room.missing(*offset, size); !empty(gap);
                      gap = room.missing(*offset, size)) {
                     const Range step = room.growth_step(gap);
-                    ASSERT_EQ(step.lower(), gap.lower());
-                    ASSERT_GE(step.upper(), gap.upper());
-                    ASSERT_LE(step.upper(), kPages);
+                    ASSERT_EQ(step.start, gap.start);
+                    ASSERT_GE(step.end, gap.end);
+                    ASSERT_LE(step.end, kPages);
                     // A step may reach over blocks that are there; a hole in between counts.
-                    for (std::uint64_t at = step.lower(); at < step.upper(); ++at) {
+                    for (std::uint64_t at = step.start; at < step.end; ++at) {
                         ASSERT_FALSE(used[at]) << "a growth step over what is used";
                         blocks[at] = true;
                     }
                     room.add_blocks(step);
                 }
-                const Range taken(*offset, *offset + size);
+                const Range taken{*offset, *offset + size};
                 room.take(*offset, size, now);
                 set(used, taken, true);
-                for (std::uint64_t at = taken.lower(); at < taken.upper(); ++at) {
+                for (std::uint64_t at = taken.start; at < taken.end; ++at) {
                     ASSERT_TRUE(blocks[at]) << "used without blocks";
                 }
                 held.push_back(taken);
             } else {
                 std::swap(held[between(random, 0, held.size() - 1)], held.back());
-                room.give(held.back().lower(), held.back().upper() - held.back().lower(), now);
+                room.give(held.back().start, held.back().end - held.back().start, now);
                 set(used, held.back(), false);
                 held.pop_back();
                 while (true) {
                     const Range hole = room.begin_punch(now);
                     if (empty(hole)) break;
                     const bool punched = between(random, 0, 3) > 0;
-                    for (std::uint64_t at = hole.lower(); at < hole.upper(); ++at) {
+                    for (std::uint64_t at = hole.start; at < hole.end; ++at) {
                         ASSERT_FALSE(used[at]) << "a hole where somebody is";
                         ASSERT_TRUE(blocks[at]) << "a hole in a hole";
                         if (punched) blocks[at] = false;
@@ -87,19 +85,19 @@ TEST(SwapRoom, AgreesWithAMapOfPagesUnderRandomUse) {
             for (const bool each : blocks) allocated += each ? 1 : 0;
             ASSERT_EQ(room.allocated_bytes(), allocated);
         }
-        for (const Range& each : held) room.give(each.lower(), each.upper() - each.lower(), 500);
+        for (const Range& each : held) room.give(each.start, each.end - each.start, 500);
         EXPECT_EQ(room.find(kPages), 0U) << "room leaked";
     }
 }
 
 TEST(SwapRoom, APeakKeepsItsBlocksForAWhile) {
     SwapRoom room({.capacity_bytes = 100, .growth_bytes = 1, .keep_ns = 10});
-    room.add_blocks(Range(0, 100));
+    room.add_blocks(Range{0, 100});
     room.take(0, 80, 1);
     room.give(0, 80, 2);
-    EXPECT_EQ(room.begin_punch(3).upper(), 100U) << "what the peak did not need";
+    EXPECT_EQ(room.begin_punch(3).end, 100U) << "what the peak did not need";
     SwapRoom other({.capacity_bytes = 100, .growth_bytes = 1, .keep_ns = 10});
-    other.add_blocks(Range(0, 80));
+    other.add_blocks(Range{0, 80});
     other.take(0, 80, 1);
     other.give(0, 80, 2);
     EXPECT_TRUE(empty(other.begin_punch(9)));
