@@ -68,7 +68,7 @@ def run_suites(boot, report):
                     continue
                 name, result, tests = match[1], match[2], int(match[3])
                 ended.add(name)
-                passed = result == "passed" and (tests > 0 or name == "numa")
+                passed = result == "passed" and tests > 0
                 report.end(name, passed, f"{tests} tests")
                 if not passed:
                     show(machine)
