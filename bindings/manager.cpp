@@ -2,13 +2,12 @@
 #include "bindings/manager.h"
 
 #include "bindings/fork_watch.h"
+#include "bindings/tier_set.h"
 #include "bindings/tier_speeds.h"
 #include "migration/lru_policy.h"
 #include "migration/migration_engine.h"
 #include "tiers/clock.h"
 #include "tiers/copy_engine.h"
-#include "tiers/pmem_tier.h"
-#include "tiers/swap_tier.h"
 
 #include <new>
 #include <optional>
@@ -18,23 +17,13 @@
 namespace frostline {
 // In the order of construction: the engine uses all that stands before it, and goes first.
 struct Manager::Parts {
-    std::vector<std::unique_ptr<Tier>> tiers;
-    std::vector<Tier*> tier_order;
-    DramTier* dram = nullptr;
-    PmemTier* pmem = nullptr;
+    explicit Parts(TierSet built) : tiers(std::move(built)) {}
+
+    TierSet tiers;
     LruPolicy policy;
     ForkWatch fork;
     std::unique_ptr<CopyEngine> copies;
     std::optional<MigrationEngine> engine;
-
-    TierId next_id() const { return static_cast<TierId>(tiers.size()); }
-    template <class SomeTier>
-    void add(std::unique_ptr<SomeTier> tier) {
-        tier_order.push_back(tier.get());
-        tiers.push_back(std::move(tier));
-    }
-    Result<void> build_tiers(const ManagerOptions& options);
-    void rate_tiers(SpeedSource source);
 };
 
 struct PinnedTensor::Pin {
@@ -60,54 +49,26 @@ std::span<std::byte> PinnedTensor::bytes() const noexcept {
 
 Manager::Manager(std::shared_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
 
-Result<void> Manager::Parts::build_tiers(const ManagerOptions& options) {
-    if (!options.dram_bytes) {
-        return Error(Errc::invalid_argument, 0,
-                     "no DRAM budget was given: set dram, for example to 256MiB");
-    }
-    if (options.pmem_path.empty() && options.pmem_bytes > 0) {
-        return Error(Errc::invalid_argument, 0, "pmem_bytes is given, but no pmem file");
-    }
-    if (options.swap_directory.empty() && options.swap_bytes > 0) {
-        return Error(Errc::invalid_argument, 0, "swap_bytes is given, but no swap directory");
-    }
-    FROSTLINE_TRY(auto dram_tier,
-                  DramTier::create({.id = next_id(), .capacity_bytes = *options.dram_bytes}));
-    dram = dram_tier.get();
-    add(std::move(dram_tier));
-    if (!options.pmem_path.empty()) {
-        FROSTLINE_TRY(auto pmem_tier, PmemTier::create({.id = next_id(),
-                                                        .path = options.pmem_path,
-                                                        .size_bytes = options.pmem_bytes}));
-        pmem = pmem_tier.get();
-        add(std::move(pmem_tier));
-    }
-    if (!options.swap_directory.empty()) {
-        FROSTLINE_TRY(auto swap, SwapTier::create({.id = next_id(),
-                                                   .places = {options.swap_directory},
-                                                   .size_bytes = options.swap_bytes}));
-        add(std::move(swap));
-    }
-    return ok();
-}
-
-void Manager::Parts::rate_tiers(SpeedSource source) {
-    std::vector<TierToRate> to_rate;
-    for (Tier* const tier : tier_order) to_rate.push_back({tier, source});
-    (void)find_speeds(to_rate);
-}
-
 namespace {
 
 Error out_of_memory() noexcept {
     return Error(Errc::out_of_memory, 0, "no memory for Frostline's own structures");
 }
 
+void rate(const TierSet& tiers, SpeedSource source) {
+    std::vector<TierToRate> to_rate;
+    for (Tier* const tier : tiers.order()) to_rate.push_back({tier, source});
+    (void)find_speeds(to_rate);
+}
+
 }  // namespace
 
 Result<Manager> Manager::open(const ManagerOptions& options) try {
+    FROSTLINE_TRY(const SpeedSource speeds, speed_source_from_environment());
+    FROSTLINE_TRY(TierSet tiers, TierSet::open(options));
+    if (options.calibrate) rate(tiers, speeds);
     // A child's copy is left alone: its locks may be held, and its threads do not exist.
-    const std::shared_ptr<Parts> parts(new Parts, [](Parts* gone) {
+    const std::shared_ptr<Parts> parts(new Parts(std::move(tiers)), [](Parts* gone) {
         if (gone->fork.is_child()) return;
         if (CopyEngine::on_worker()) {
             // The owner of a buffer let go of the last manager while it was given the buffer back:
@@ -118,12 +79,11 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
             delete gone;
         }
     });
-    FROSTLINE_TRY(const SpeedSource speeds, speed_source_from_environment());
-    FROSTLINE_TRY_VOID(parts->build_tiers(options));
-    if (options.calibrate) parts->rate_tiers(speeds);
-    FROSTLINE_TRY(parts->copies, CopyEngine::create({}));
-    parts->engine.emplace(MigrationEngine::Options{.dram = parts->dram,
-                                                   .tiers = parts->tier_order,
+    FROSTLINE_TRY(parts->copies, CopyEngine::create({.bind_worker = [raw = parts.get()](int node) {
+                      raw->tiers.bind_thread(node);
+                  }}));
+    parts->engine.emplace(MigrationEngine::Options{.dram = parts->tiers.dram(),
+                                                   .tiers = parts->tiers.order(),
                                                    .copies = parts->copies.get(),
                                                    .policy = &parts->policy,
                                                    .verify = options.verify,
@@ -195,7 +155,7 @@ Result<void> Manager::close() {
     return call([](Parts& parts) -> Result<void> {
         parts.engine->stop();
         // Now, because a process may end without ever destroying what it closed.
-        if (parts.pmem != nullptr) parts.pmem->remove_created_file();
+        if (PmemTier* const pmem = parts.tiers.pmem()) pmem->remove_created_file();
         return ok();
     });
 }
@@ -225,10 +185,10 @@ ManagerStats Manager::stats() const {
                        .failed_moves = engine.failed_moves,
                        .direct_reads = engine.direct_reads,
                        .prefetch_bytes = engine.prefetch_bytes};
-    for (std::size_t i = 0; i < parts_->tier_order.size(); ++i) {
-        const TierInfo& info = parts_->tier_order[i]->info();
-        const TierUsage usage = parts_->tier_order[i]->usage();
-        stats.tiers.push_back({.name = name(info.kind).data(),  // a literal, so it ends in NUL
+    for (std::size_t i = 0; i < parts_->tiers.order().size(); ++i) {
+        const TierInfo& info = parts_->tiers.order()[i]->info();
+        const TierUsage usage = parts_->tiers.order()[i]->usage();
+        stats.tiers.push_back({.name = TierSet::name_of(info),
                                .label = name(info.label).data(),
                                .location = info.location,
                                .budget_bytes = info.capacity_bytes,
@@ -237,6 +197,8 @@ ManagerStats Manager::stats() const {
                                .moved_in_bytes = engine.moved_in_bytes[i],
                                .moved_out_bytes = engine.moved_out_bytes[i],
                                .open = usage.open,
+                               .access = info.access,
+                               .fallback = i == 0 ? parts_->tiers.dram_fallback() : info.fallback,
                                .speed = info.speed});
     }
     return stats;
@@ -248,7 +210,7 @@ std::vector<UsageSample> Manager::timeline() const {
     for (const UsageTimeline::Sample& sample : parts_->engine->timeline()) {
         const auto first = sample.used_bytes.begin();
         out.push_back({sample.time_ns,
-                       {first, first + static_cast<std::ptrdiff_t>(parts_->tier_order.size())}});
+                       {first, first + static_cast<std::ptrdiff_t>(parts_->tiers.order().size())}});
     }
     return out;
 }

@@ -22,13 +22,15 @@ namespace frostline {
 
 /// One tier's figures.
 struct TierStats {
-    const char* name = "";   ///< dram, pmem, swap; static
+    const char* name = "";   ///< dram, far (memory of another node), pmem, swap; static
     const char* label = "";  ///< real, or emulated (a file stands in for pmem)
     std::string location;    ///< path; empty for memory
     std::uint64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;
     std::uint64_t moved_in_bytes = 0, moved_out_bytes = 0;
-    bool open = true;  ///< false after a failure of the medium: it takes no new data
-    TierSpeed speed;   ///< as measured, or taken from the user's cache; 0: not known
+    bool open = true;      ///< false after a failure of the medium: it takes no new data
+    std::string access;    ///< how it is reached, such as "io_uring, O_DIRECT"
+    std::string fallback;  ///< why it is not reached in a better way; empty if it is
+    TierSpeed speed;       ///< as measured, or taken from the user's cache; 0: not known
 };
 
 /// Counters since the manager was opened.

@@ -3,6 +3,12 @@
 
 #include "bindings/byte_size.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <system_error>
+#include <utility>
+
 namespace frostline {
 namespace {
 
@@ -30,6 +36,50 @@ Result<std::string> path_option(std::string_view name, std::string_view value) {
     return std::string(value);
 }
 
+// As in PATH.
+Result<std::vector<std::string>> places_option(std::string_view name, std::string_view value) {
+    std::vector<std::string> places;
+    while (true) {
+        const std::size_t colon = std::min(value.find(':'), value.size());
+        FROSTLINE_TRY(std::string place, path_option(name, value.substr(0, colon)));
+        places.push_back(std::move(place));
+        if (colon == value.size()) return places;
+        value.remove_prefix(colon + 1);
+    }
+}
+
+Result<int> node_option(std::string_view name, std::string_view value) {
+    int node = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), node);
+    if (error != std::errc() || end != value.data() + value.size() || node < 0) {
+        return Error(Errc::invalid_argument, 0, "{}: '{}' is not the number of a NUMA node", name,
+                     value);
+    }
+    return node;
+}
+
+Result<NumaPlacement> numa_option(std::string_view name, std::string_view value) {
+    using enum NumaPlacement::Mode;
+    if (value == "none") return NumaPlacement{};
+    const std::size_t colon = value.find(':');
+    for (const auto& [word, mode] : {std::pair<std::string_view, NumaPlacement::Mode>{"bind", bind},
+                                     {"preferred", preferred},
+                                     {"interleave", interleave}}) {
+        if (colon == std::string_view::npos || value.substr(0, colon) != word) continue;
+        NumaPlacement placement{mode, {}};
+        for (std::string_view rest = value.substr(colon + 1);;) {
+            const std::size_t comma = std::min(rest.find(','), rest.size());
+            FROSTLINE_TRY(const int node, node_option(name, rest.substr(0, comma)));
+            placement.nodes.push_back(node);
+            if (comma == rest.size()) return placement;
+            rest.remove_prefix(comma + 1);
+        }
+    }
+    return Error(Errc::invalid_argument, 0,
+                 "{}: '{}' is none of none, bind:NODES, preferred:NODE and interleave:NODES", name,
+                 value);
+}
+
 }  // namespace
 
 Result<void> set_option(ManagerOptions& options, std::string_view name, std::string_view value) {
@@ -40,9 +90,19 @@ Result<void> set_option(ManagerOptions& options, std::string_view name, std::str
     } else if (name == "pmem_bytes") {
         FROSTLINE_TRY(options.pmem_bytes, size_option(name, value));
     } else if (name == "swap") {
-        FROSTLINE_TRY(options.swap_directory, path_option(name, value));
+        FROSTLINE_TRY(options.swap_places, places_option(name, value));
     } else if (name == "swap_bytes") {
         FROSTLINE_TRY(options.swap_bytes, size_option(name, value));
+    } else if (name == "swap_devices") {
+        FROSTLINE_TRY(options.swap_devices, flag_option(name, value));
+    } else if (name == "numa") {
+        FROSTLINE_TRY(options.numa, numa_option(name, value));
+    } else if (name == "far_node") {
+        FROSTLINE_TRY(options.far_node, node_option(name, value));
+    } else if (name == "far_bytes") {
+        FROSTLINE_TRY(options.far_bytes, size_option(name, value));
+    } else if (name == "pin") {
+        FROSTLINE_TRY(options.pin, flag_option(name, value));
     } else if (name == "verify") {
         FROSTLINE_TRY(options.verify, flag_option(name, value));
     } else if (name == "calibrate") {
@@ -50,7 +110,7 @@ Result<void> set_option(ManagerOptions& options, std::string_view name, std::str
     } else {
         return Error(Errc::invalid_argument, 0,
                      "unknown option '{}': the options are dram, pmem, pmem_bytes, swap, "
-                     "swap_bytes, verify, calibrate",
+                     "swap_bytes, swap_devices, numa, far_node, far_bytes, pin, verify, calibrate",
                      name);
     }
     return ok();

@@ -3,12 +3,14 @@
 #pragma once
 
 #include "bindings/api.h"
+#include "tiers/numa_placement.h"
 #include "tiers/result.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace frostline {
 
@@ -17,17 +19,26 @@ struct ManagerOptions {
         dram_bytes{};              ///< budget of the DRAM tier; must be given, may be 0
     std::string pmem_path{};       ///< file of the pmem tier; empty: no such tier
     std::uint64_t pmem_bytes = 0;  ///< 0: the whole file if it exists, else 1 GiB
-    std::string swap_directory{};  ///< where the swap file goes; empty: no such tier
-    std::uint64_t swap_bytes = 0;  ///< most that it may grow to; 0: nine tenths of what is free
-    bool verify = false;           ///< checksum all that leaves DRAM and compare it when it returns
+    /// Directories of the swap files, which are striped over all of them; empty: no such tier.
+    std::vector<std::string> swap_places{};
+    std::uint64_t swap_bytes = 0;  ///< most that they may grow to; 0: nine tenths of what is free
+    bool swap_devices = false;     ///< whether a place may be a block device, which is overwritten
+    NumaPlacement numa{};          ///< where the DRAM tier's pages lie
+    /// A NUMA node whose memory is a tier of its own below DRAM, such as CXL memory, and its
+    /// budget. Both or none.
+    std::optional<int> far_node{};
+    std::optional<std::uint64_t> far_bytes{};
+    bool pin = false;     ///< register DRAM with the GPU's driver, if there is a GPU
+    bool verify = false;  ///< checksum all that leaves DRAM and compare it when it returns
     /// Take the tiers' speeds from the user's cache, or measure those that it does not know (within
     /// two seconds). FROSTLINE_CALIBRATION in the environment has the last word.
     bool calibrate = true;
 };
 
-/// Sets one option from text: dram, pmem, pmem_bytes, swap, swap_bytes, verify,
-/// calibrate.
-/// Errors: invalid_argument (unknown name, listing the known ones; a value that does not parse).
+/// Sets one option from text: dram, pmem, pmem_bytes, swap (places separated by colons),
+/// swap_bytes, swap_devices, numa (none, bind:0,1, preferred:0 or interleave:0,1), far_node,
+/// far_bytes, pin, verify, calibrate. Errors: invalid_argument (unknown name, listing the known
+/// ones; a value that does not parse).
 FROSTLINE_API Result<void> set_option(ManagerOptions& options, std::string_view name,
                                       std::string_view value);
 

@@ -58,6 +58,7 @@ PmemTier::PmemTier(const Options& options, PmemFile file)
             .granularity_bytes = kPageBytes,
             .host_addressable = true,
             .durable = true,
+            .numa_node = options.numa_node,
             .access = access_of(file_),
             .fallback = fallback_of(file_, options.path)},
       writers_(options.max_writers),

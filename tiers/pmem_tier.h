@@ -28,6 +28,7 @@ class PmemTier final : public Tier {
         /// and any number before that.
         std::uint32_t max_writers = 0;
         bool keep_content = false;  ///< as in PmemFile::Options
+        int numa_node = -1;         ///< that it hangs off; for info()
     };
 
     /// Errors: those of PmemFile::open.

@@ -69,7 +69,8 @@ SwapTier::SwapTier(const Options& options, SwapFiles files, std::uint64_t capaci
             .capacity_bytes = capacity_bytes,
             .granularity_bytes = kPageBytes,
             .host_addressable = false,
-            .durable = false},
+            .durable = false,
+            .numa_node = options.numa_node},
       room_({.capacity_bytes = capacity_bytes,
              .growth_bytes = std::max(round_up_to_page(options.growth_bytes), kPageBytes),
              .keep_ns = options.keep_ns}) {}

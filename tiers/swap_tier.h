@@ -39,6 +39,7 @@ class SwapTier final : public Tier {
         bool direct = true;  ///< false: through the page cache even if the files take O_DIRECT
         /// For how long a peak of use keeps its blocks.
         std::uint64_t keep_ns = std::uint64_t{10} * 1'000'000'000;
+        int numa_node = -1;  ///< that the medium hangs off; for info()
         std::uint64_t (*now_ns)() noexcept = &monotonic_ns;
     };
 

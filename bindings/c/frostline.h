@@ -52,6 +52,11 @@ FROSTLINE_EXPORT const char* frostline_last_error(void);
  *   pmem_bytes=SIZE  its size; default: the whole file if it exists, else 1 GiB
  *   swap=DIRECTORY   where the swap file goes; it has no name and vanishes with the process
  *   swap_bytes=SIZE  most that it may grow to; default: nine tenths of the free space
+ *   swap_devices=BOOL  whether swap may name a block device, which is overwritten; default false
+ *   numa=WHERE       DRAM's pages: none, bind:0,1, preferred:0 or interleave:0,1; default none
+ *   far_node=NODE    NUMA node whose memory is a tier of its own below DRAM, such as CXL memory
+ *   far_bytes=SIZE   its budget
+ *   pin=BOOL         register DRAM with the GPU's driver, if there is a GPU; default false
  *   verify=BOOL      checksum all that leaves DRAM and compare it when it returns; default false
  *   calibrate=BOOL   know the tiers' speeds: from the user's cache, or measured now; default true
  * SIZE is for example 4096, 512MiB or 1.5GiB. The budgets are hard.

@@ -28,8 +28,14 @@ po::options_description describe() {
     po::options_description options("usage: frostline check --dram SIZE [options]");
     options.add_options()("dram", text(), "budget of the DRAM tier, such as 256MiB")(
         "pmem", text(), "file of the pmem tier")("pmem_bytes", text(), "size of the pmem tier")(
-        "swap", text(), "directory of the swap file")(
-        "swap_bytes", text(), "most that the swap file may grow to")("help", "print this");
+        "swap", text(), "directories of the swap files, separated by colons")(
+        "swap_bytes", text(), "most that the swap files may grow to")(
+        "swap_devices", text(), "true: a place in --swap may be a block device (overwritten)")(
+        "numa", text(), "none, bind:0,1, preferred:0 or interleave:0,1")(
+        "far_node", text(), "NUMA node that is a tier of its own, such as CXL memory")(
+        "far_bytes", text(), "budget of that tier")(
+        "pin", text(), "true: register DRAM with the GPU's driver, if there is a GPU")(
+        "help", "print this");
     return options;
 }
 
@@ -52,6 +58,9 @@ void print_tiers(const ManagerStats& stats) {
                    format_byte_size(tier.budget_bytes), format_byte_size(tier.peak_bytes),
                    format_byte_size(tier.moved_in_bytes), format_byte_size(tier.moved_out_bytes),
                    tier.location);
+    }
+    for (const TierStats& tier : stats.tiers) {
+        if (!tier.fallback.empty()) fmt::print("note: {}: {}\n", tier.name, tier.fallback);
     }
 }
 
@@ -99,10 +108,10 @@ std::vector<ManagerOptions> each_lower_tier(const ManagerOptions& options) {
     std::vector<ManagerOptions> out;
     if (!options.pmem_path.empty()) {
         out.push_back(small);
-        out.back().swap_directory.clear();
+        out.back().swap_places.clear();
         out.back().swap_bytes = 0;
     }
-    if (!options.swap_directory.empty()) {
+    if (!options.swap_places.empty()) {
         out.push_back(small);
         out.back().pmem_path.clear();
         out.back().pmem_bytes = 0;

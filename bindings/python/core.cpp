@@ -101,6 +101,9 @@ py::dict stats(const Manager& manager) {
         py::dict out;
         out["kind"] = tier.name;
         out["label"] = tier.label;
+        out["access"] = tier.access;
+        out["fallback"] =  // it may name a path
+            py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefault(tier.fallback.c_str()));
         out["location"] =
             py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefault(tier.location.c_str()));
         out["budget_bytes"] = tier.budget_bytes;

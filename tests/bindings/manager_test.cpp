@@ -33,7 +33,7 @@ class ManagerTest : public testing::Test {
         return {.dram_bytes = kMi,
                 .pmem_path = folder_.file("pmem"),
                 .pmem_bytes = 2 * kMi,
-                .swap_directory = folder_.path(),
+                .swap_places = {folder_.path()},
                 .swap_bytes = 64 * kMi,
                 .verify = true};
     }
@@ -47,7 +47,7 @@ class ManagerTest : public testing::Test {
     static ManagerOptions with_swap(const std::string& directory) {
         ManagerOptions options;
         options.dram_bytes = kMi;
-        options.swap_directory = directory;
+        options.swap_places = {directory};
         return options;
     }
     // A file as a user might name it.

@@ -30,7 +30,7 @@ class TierSpeedsTest : public testing::Test {
         return {.dram_bytes = 64 * kMi,
                 .pmem_path = folder_.file("pmem"),
                 .pmem_bytes = 64 * kMi,
-                .swap_directory = folder_.path(),
+                .swap_places = {folder_.path()},
                 .swap_bytes = 64 * kMi,
                 .calibrate = calibrate};
     }

@@ -21,6 +21,13 @@ from ._known_tensors import KnownTensors
 _LEAST_TRIMMED_BYTES = 32 << 20
 
 
+def _places(swap):
+    """One path, or several as PATH has them."""
+    if swap is None or isinstance(swap, (str, bytes, os.PathLike)):
+        return None if swap is None else os.fsencode(swap)
+    return b":".join(os.fsencode(place) for place in swap)
+
+
 class offload:  # noqa: N801 (reads like a context manager of the standard library)
     """Context manager that offloads the tensors autograd saves while it is entered.
 
@@ -28,11 +35,18 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         dram: budget of host memory for saved tensors, such as ``"256MiB"`` or a number of bytes.
             Hard: what does not fit waits for room, or goes to a lower tier.
         pmem: path of a file for the pmem tier; on a DAX file system this is real persistent memory.
-        swap: an existing directory for the swap file, which has no name and leaves nothing behind.
+        swap: an existing directory for the swap file, which has no name and leaves nothing behind;
+            or several, in a list or separated by colons, which are used at once.
         min_bytes: smaller storages are left alone.
         pmem_bytes: size of the pmem file; default: the whole file if it exists, else 1 GiB.
         swap_bytes: most that the swap file may grow to; default: nine tenths of what is free.
+        swap_devices: whether ``swap`` may name a block device, which is overwritten.
+        numa: where DRAM's pages lie: ``"bind:0,1"``, ``"preferred:0"`` or ``"interleave:0,1"``.
+        far_node: a NUMA node whose memory is a tier of its own, such as CXL memory.
+        far_bytes: the budget of that tier.
+        pin: register DRAM with the GPU's driver, if there is a GPU.
         verify: checksum everything that leaves DRAM and compare it when it returns.
+        calibrate: know the tiers' speeds: from the user's cache, or measured now.
 
     May be entered any number of times, nested or in several threads; opening it once and entering
     it for each step keeps the tiers. Parameters and buffers of modules that run while it is entered
@@ -44,13 +58,20 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
     """
 
     def __init__(self, dram, pmem=None, swap=None, min_bytes="1MiB", *, pmem_bytes=None,
-                 swap_bytes=None, verify=False):
+                 swap_bytes=None, swap_devices=False, numa=None, far_node=None, far_bytes=None,
+                 pin=False, verify=False, calibrate=True):
         options = {"dram": None if dram is None else str(dram),
                    "pmem": None if pmem is None else os.fsencode(pmem),
                    "pmem_bytes": None if pmem_bytes is None else str(pmem_bytes),
-                   "swap": None if swap is None else os.fsencode(swap),
+                   "swap": _places(swap),
                    "swap_bytes": None if swap_bytes is None else str(swap_bytes),
-                   "verify": str(verify).lower()}
+                   "swap_devices": str(swap_devices).lower(),
+                   "numa": numa,
+                   "far_node": None if far_node is None else str(far_node),
+                   "far_bytes": None if far_bytes is None else str(far_bytes),
+                   "pin": str(pin).lower(),
+                   "verify": str(verify).lower(),
+                   "calibrate": str(calibrate).lower()}
         try:
             self._min_bytes = max(1, _core.parse_byte_size(str(min_bytes)))
         except _core.InvalidArgument as error:

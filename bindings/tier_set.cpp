@@ -1,0 +1,143 @@
+// From options to tiers.
+#include "bindings/tier_set.h"
+
+#include "tiers/swap_tier.h"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <new>
+#include <sstream>
+#include <utility>
+
+namespace frostline {
+namespace {
+
+Result<void> check_together(const ManagerOptions& options) {
+    if (!options.dram_bytes) {
+        return Error(Errc::invalid_argument, 0,
+                     "no DRAM budget was given: set dram, for example to 256MiB");
+    }
+    if (options.pmem_path.empty() && options.pmem_bytes > 0) {
+        return Error(Errc::invalid_argument, 0, "pmem_bytes is given, but no pmem file");
+    }
+    if (options.swap_places.empty() && options.swap_bytes > 0) {
+        return Error(Errc::invalid_argument, 0, "swap_bytes is given, but no swap directory");
+    }
+    if (options.far_node.has_value() != options.far_bytes.has_value()) {
+        return Error(Errc::invalid_argument, 0, "far_node and far_bytes go together");
+    }
+    return ok();
+}
+
+// Cheaper than a topology, which most managers do not need. What cannot be read counts as one.
+bool has_several_nodes() {
+    std::ifstream file("/sys/devices/system/node/has_memory");
+    std::string nodes;
+    std::getline(file, nodes);
+    return nodes.find_first_of(",-") != std::string::npos;
+}
+
+}  // namespace
+
+Result<TierSet> TierSet::open(const ManagerOptions& options) {
+    FROSTLINE_TRY_VOID(check_together(options));
+    TierSet set;
+    if (has_several_nodes() || options.far_node || !options.numa.nodes.empty()) {
+        FROSTLINE_TRY(Topology topology, Topology::create());
+        set.topology_ = std::make_unique<Topology>(std::move(topology));
+    }
+    if (options.pin) set.pin_for_gpu();
+    FROSTLINE_TRY_VOID(set.add_memory(options));
+    FROSTLINE_TRY_VOID(set.add_files(options));
+    return set;
+}
+
+template <class SomeTier>
+SomeTier* TierSet::add(std::unique_ptr<SomeTier> tier) {
+    SomeTier* const raw = tier.get();
+    order_.push_back(raw);
+    tiers_.push_back(std::move(tier));
+    return raw;
+}
+
+Result<void> TierSet::add_memory(const ManagerOptions& options) {
+    FROSTLINE_TRY(auto dram, DramTier::create({.id = next_id(),
+                                               .capacity_bytes = *options.dram_bytes,
+                                               .numa = options.numa,
+                                               .pin_for_device = pins_.get(),
+                                               .topology = topology_.get()}));
+    dram_ = add(std::move(dram));
+    if (options.far_node) {
+        FROSTLINE_TRY(auto far,
+                      DramTier::create({.id = next_id(),
+                                        .capacity_bytes = *options.far_bytes,
+                                        .numa = {NumaPlacement::Mode::bind, {*options.far_node}},
+                                        .topology = topology_.get()}));
+        (void)add(std::move(far));
+    }
+    return ok();
+}
+
+Result<void> TierSet::add_files(const ManagerOptions& options) {
+    if (!options.pmem_path.empty()) {
+        FROSTLINE_TRY(auto pmem, PmemTier::create({.id = next_id(),
+                                                   .path = options.pmem_path,
+                                                   .size_bytes = options.pmem_bytes,
+                                                   .numa_node = node_of(options.pmem_path)}));
+        pmem_ = add(std::move(pmem));
+    }
+    if (!options.swap_places.empty()) {
+        FROSTLINE_TRY(auto swap,
+                      SwapTier::create({.id = next_id(),
+                                        .places = options.swap_places,
+                                        .size_bytes = options.swap_bytes,
+                                        .block_devices = options.swap_devices,
+                                        .numa_node = options.swap_places.size() == 1
+                                                         ? node_of(options.swap_places[0])
+                                                         : kNoNode}));
+        (void)add(std::move(swap));
+    }
+    return ok();
+}
+
+// Without a GPU, or where its driver refuses, memory is simply not pinned.
+void TierSet::pin_for_gpu() {
+    const char* const chosen = std::getenv("FROSTLINE_CUDA_DRIVER");
+    auto driver = CudaDriver::load(chosen != nullptr ? chosen : "libcuda.so.1");
+    if (!driver) {
+        not_pinned_ = fmt::format("not pinned: {}", driver.error().message());
+        return;
+    }
+    auto held = std::make_unique<CudaDriver>(std::move(*driver));
+    auto pins = HostRegistration::create({.driver = held.get()});
+    if (!pins) {
+        not_pinned_ = fmt::format("not pinned: {}", pins.error().message());
+        return;
+    }
+    driver_ = std::move(held);
+    pins_ = std::move(*pins);
+}
+
+std::string TierSet::dram_fallback() const {
+    const std::string& own = dram_->info().fallback;
+    return own + (own.empty() || not_pinned_.empty() ? "" : "; ") + not_pinned_;
+}
+
+int TierSet::node_of(const std::string& path) const noexcept {
+    if (topology_ == nullptr) return kNoNode;
+    return topology_->node_of_path(path).value_or(kNoNode);
+}
+
+void TierSet::bind_thread(int numa_node) const noexcept {
+    // Only for speed: where it is refused the thread runs wherever it may.
+    if (topology_ != nullptr) (void)topology_->bind_current_thread(numa_node);
+}
+
+const char* TierSet::name_of(const TierInfo& info) noexcept {
+    if (info.kind == TierKind::dram && index_of(info.id) > 0) return "far";
+    return name(info.kind).data();  // a literal, so it ends in NUL
+}
+
+}  // namespace frostline
