@@ -51,7 +51,6 @@ FioResult run_fio(const FioJob& job) {
     const auto& write = result.at("write");
     const double runtime_s = result.at("job_runtime").get<double>() / 1000;
     return {read.at("bw_bytes").get<double>() + write.at("bw_bytes").get<double>(),
-            read.at("iops").get<double>() + write.at("iops").get<double>(),
             (result.at("usr_cpu").get<double>() + result.at("sys_cpu").get<double>()) / 100 *
                 runtime_s};
 }

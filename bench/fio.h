@@ -17,8 +17,7 @@ struct FioJob {
 
 struct FioResult {
     double bytes_per_s = 0;  ///< reading and writing together
-    double blocks_per_s = 0;
-    double cpu_s = 0;  ///< of the process, user and system
+    double cpu_s = 0;        ///< of the process, user and system
 };
 
 /// Throws std::runtime_error if fio is not there or fails, with what it said.

@@ -46,7 +46,6 @@ class Extents {
 
     Tier& tier() const { return tier_; }
     const std::vector<Extent>& all() const { return extents_; }
-    std::uint64_t total_bytes() const { return extents_.size() * extents_.front().length_bytes; }
     /// Puts them into a random order, always the same.
     void shuffle();
     /// In host memory: makes every page resident, with content that does not compress.

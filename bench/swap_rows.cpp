@@ -42,12 +42,17 @@ class Contest {
             fio_cpu.push_back(result.cpu_s / gib);
             return result.bytes_per_s * per_byte_;
         };
+        // The first of each is the warm-up, which alternate() leaves out of the speeds.
+        const auto without_first = [](std::vector<double> samples) {
+            samples.erase(samples.begin());
+            return summarize(std::move(samples));
+        };
         const Comparison speed = alternate(kRepetitions, our_speed, fio_speed);
         const std::string with =
             fmt::format("fio {}, {} KiB, depth {}", job.pattern, job.block_bytes / 1024, job.depth);
         rows.push_back(compare_row("tiers", name_, unit_, with, "real", speed, bar_));
         rows.push_back(compare_row("tiers", name_ + ", CPU", "s/GiB", with, "real",
-                                   {summarize(our_cpu), summarize(fio_cpu)}));
+                                   {without_first(our_cpu), without_first(fio_cpu)}));
     }
 
    private:

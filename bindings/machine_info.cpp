@@ -157,14 +157,15 @@ void examine_pmem(Examination& examination, const MachineInfo& info, const Machi
     // What lies in a file that exists is not ours to overwrite, unless we are told to.
     const bool exists = ::access(query.pmem_path.c_str(), F_OK) == 0 || errno != ENOENT;
     SpeedSource source = examination.source();
-    if (exists && source == SpeedSource::cache_or_measurement) source = SpeedSource::cache;
-    examination.opened(
-        "pmem",
-        PmemTier::create({.id = TierId{1},
-                          .path = query.pmem_path,
-                          .size_bytes = exists ? 0 : kExaminedBytes,
-                          .keep_content = exists && source != SpeedSource::measurement}),
-        true, query.pmem_path, source);
+    const bool look_only = exists && !query.measure;
+    if (look_only && source != SpeedSource::none) source = SpeedSource::cache;
+    examination.opened("pmem",
+                       PmemTier::create({.id = TierId{1},
+                                         .path = query.pmem_path,
+                                         .size_bytes = exists ? 0 : kExaminedBytes,
+                                         .keep_content = exists,
+                                         .allocate = !look_only}),
+                       true, query.pmem_path, source);
 }
 
 void examine_swap(Examination& examination, const MachineQuery& query) {

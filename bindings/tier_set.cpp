@@ -3,12 +3,12 @@
 
 #include "tiers/swap_tier.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <new>
-#include <sstream>
 #include <utility>
 
 namespace frostline {
@@ -27,6 +27,13 @@ Result<void> check_together(const ManagerOptions& options) {
     }
     if (options.far_node.has_value() != options.far_bytes.has_value()) {
         return Error(Errc::invalid_argument, 0, "far_node and far_bytes go together");
+    }
+    const auto& nodes = options.numa.nodes;
+    if (options.far_node && options.numa.mode == NumaPlacement::Mode::bind &&
+        std::find(nodes.begin(), nodes.end(), *options.far_node) != nodes.end()) {
+        return Error(Errc::invalid_argument, 0,
+                     "far_node: DRAM is bound to node {} already; name another node",
+                     *options.far_node);
     }
     return ok();
 }
@@ -121,8 +128,16 @@ void TierSet::pin_for_gpu() {
 }
 
 std::string TierSet::dram_fallback() const {
-    const std::string& own = dram_->info().fallback;
-    return own + (own.empty() || not_pinned_.empty() ? "" : "; ") + not_pinned_;
+    std::vector<std::string> reasons{dram_->info().fallback, not_pinned_};
+    // The driver may refuse later than at the start, and pages may stray.
+    if (const auto error = dram_->pinning_error(); error && dram_->info().fallback.empty()) {
+        reasons.push_back(fmt::format("no longer pinned: {}", error->message()));
+    }
+    if (const std::uint64_t bytes = dram_->misplaced_bytes(); bytes > 0) {
+        reasons.push_back(fmt::format("{} bytes were found on another NUMA node", bytes));
+    }
+    std::erase(reasons, "");
+    return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 int TierSet::node_of(const std::string& path) const noexcept {

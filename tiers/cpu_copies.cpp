@@ -88,12 +88,8 @@ void CpuCopies::fence_batch() {
     for (std::size_t i = 0; i < batch_.size(); ++i) targets[i] = batch_[i]->request.target;
     Tier& tier = *batch_.front()->request.target_tier;
     const Result<void> fenced = tier.fence(std::span(targets.data(), batch_.size()));
-    for (const CopyRef& copy : batch_) {
-        // If not all could be fenced, each learns its own fate.
-        if (!fenced) {
-            copy->outcome.status = batch_.size() == 1 ? fenced : tier.fence(copy->request.target);
-        }
-    }
+    // Which of them failed is not known, and a second fence need not fail again.
+    for (const CopyRef& copy : batch_) copy->outcome.status = fenced;
     batch_bytes_ = 0;
     // What `done` holds may submit copies, but nothing comes back here: the batch is this thread's.
     for (CopyRef& copy : batch_) std::exchange(copy, nullptr)->end();

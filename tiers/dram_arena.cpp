@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 namespace frostline {
@@ -70,7 +71,12 @@ void DramArena::give(const Range& range) {
         return;
     }
     free_.give(range.start, range.size_bytes());
-    cached_.add(range);
+    try {
+        cached_.add(range);
+    } catch (const std::bad_alloc&) {
+        // What cannot be noted as cached may not be resident. Pinned chunks are in the set already.
+        (void)options_.calls->madvise(address(range.start), range.size_bytes(), MADV_DONTNEED);
+    }
 }
 
 Result<std::uint64_t> DramArena::trim(std::uint64_t size_bytes, const Range& keep) {

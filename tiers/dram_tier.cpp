@@ -137,7 +137,8 @@ Result<void> DramTier::map_arenas(const Options& options, const NumaPlacement& n
     append(info_.access, ", ", words_for(numa));
     if (huge_pages) append(info_.access, ", ", "huge pages for large extents");
     info_.numa_node = only_node(numa, topology);
-    verified_ = numa.mode != NumaPlacement::Mode::none && topology->nodes().size() > 1;
+    // The other modes allow any node once theirs are full.
+    verified_ = numa.mode == NumaPlacement::Mode::bind && topology->nodes().size() > 1;
     return ok();
 }
 
@@ -225,7 +226,11 @@ void DramTier::release(const Extent& extent) noexcept {
 void DramTier::give_locked(DramArena& arena, const Extent& extent) {
     const std::uint64_t offset = arena.offset(host_address(extent));
     const std::uint64_t charged = round_up_to_page(extent.length_bytes);
-    arena.give({offset, offset + charged});
+    try {
+        arena.give({offset, offset + charged});
+    } catch (const std::bad_alloc&) {
+        return;  // the room stays taken: without memory it cannot be noted as free
+    }
     meter_.subtract(charged);
     if (!verified_) return;
     const auto drop = [&](std::span<std::byte> misplaced) {
@@ -233,8 +238,12 @@ void DramTier::give_locked(DramArena& arena, const Extent& extent) {
         misplaced_bytes_ += misplaced.size();
         arena.drop({start, start + misplaced.size()});
     };
-    // Where the kernel does not say, pages are kept as if they lay well.
-    (void)find_misplaced(*calls_, {host_address(extent), charged}, arena.nodes(), drop);
+    try {
+        // Where the kernel does not say, pages are kept as if they lay well.
+        (void)find_misplaced(*calls_, {host_address(extent), charged}, arena.nodes(), drop);
+    } catch (const std::bad_alloc&) {
+        // Nor is it worth more than that.
+    }
 }
 
 Result<Extent> DramTier::adopt(std::span<std::byte> buffer, BufferRelease release) noexcept {

@@ -117,6 +117,7 @@ Result<void> PmemFile::prepare_file(const Options& options, std::uint64_t existi
                   : created_             ? kDefaultBytes
                                          : existing_bytes;
     if (!created_ && !options.keep_content) FROSTLINE_TRY_VOID(erase(size_bytes_));
+    if (!created_ && !options.allocate) return ok();
     // Also for a file that was there: it may be sparse.
     int error = EINTR;
     while (error == EINTR) {

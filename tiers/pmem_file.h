@@ -33,6 +33,9 @@ class PmemFile {
         const SystemCalls* calls = &SystemCalls::real();
         /// What lies in it is wanted: it is neither erased, nor is a new file removed at the end.
         bool keep_content = false;
+        /// False: a file that is there keeps its holes. Only to look at it: when the disk is full,
+        /// writing to one ends the program.
+        bool allocate = true;
     };
 
     /// Opens or creates, locks, allocates every block (a full disk is an error here and no SIGBUS

@@ -38,8 +38,9 @@ std::string fallback_of(const PmemFile& file, const std::string& path) {
 
 Result<std::unique_ptr<PmemTier>> PmemTier::create(const Options& options) noexcept {
     try {
-        FROSTLINE_TRY(PmemFile file, PmemFile::open({options.path, options.size_bytes,
-                                                     options.calls, options.keep_content}));
+        FROSTLINE_TRY(PmemFile file,
+                      PmemFile::open({options.path, options.size_bytes, options.calls,
+                                      options.keep_content, options.allocate}));
         return std::unique_ptr<PmemTier>(new PmemTier(options, std::move(file)));
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "pmem tier: no memory for its own tables");
@@ -132,8 +133,12 @@ void PmemTier::release(const Extent& extent) noexcept {
     {
         const std::lock_guard lock(mutex_);
         const std::uint64_t charged = round_up_to_page(extent.length_bytes);
-        free_.give(extent.offset, charged);
-        meter_.subtract(charged);
+        try {
+            free_.give(extent.offset, charged);
+            meter_.subtract(charged);
+        } catch (const std::bad_alloc&) {
+            // The room stays taken: without memory it cannot be noted as free.
+        }
     }
     // Only now is it known to be an extent of this tier. The next owner loses nothing by it: the
     // bytes of a file are in the page cache.
@@ -169,7 +174,15 @@ Result<void> PmemTier::fence(std::span<const Extent> extents) noexcept {
         calls_->pmem_drain();
         return ok();
     }
+    // The kernel tells of a failed write-back once, to whoever syncs next, and takes the pages for
+    // clean from then on: after one failure no success means anything. One at a time, so that
+    // nobody succeeds beside the one who is told.
+    const std::lock_guard lock(sync_mutex_);
     for (const Extent& extent : extents) {
+        if (!meter_.open()) {
+            return Error(Errc::closed, 0, "pmem tier '{}': after a failure nothing is durable",
+                         info_.location);
+        }
         std::byte* const start = host_address(extent);
         if (calls_->pmem_msync(start, extent.length_bytes) != 0) {
             meter_.close();

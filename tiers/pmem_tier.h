@@ -28,6 +28,7 @@ class PmemTier final : public Tier {
         /// and any number before that.
         std::uint32_t max_writers = 0;
         bool keep_content = false;  ///< as in PmemFile::Options
+        bool allocate = true;       ///< as in PmemFile::Options
         int numa_node = -1;         ///< that it hangs off; for info()
     };
 
@@ -74,7 +75,8 @@ class PmemTier final : public Tier {
     TierMeter meter_;
     WriterLimit writers_;
     bool writers_are_given_;
-    std::mutex mutex_;  // guards what follows, and whether the file is still to be removed
+    std::mutex sync_mutex_;  // held by the one thread that syncs a file; before mutex_
+    std::mutex mutex_;       // guards what follows, and whether the file is still to be removed
     FreeExtents free_;
     RangeSet scrubbed_;  // or written by this process; kept only if the file needs scrubbing
 };

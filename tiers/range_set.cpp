@@ -58,6 +58,7 @@ std::uint64_t RangeSet::size_bytes_in(const Range& window) const noexcept {
 std::optional<Range> RangeSet::first_in(const Range& window) const noexcept {
     const auto first = first_that_ends_behind(window.start);
     if (first == ranges_.end() || first->first >= window.end) return std::nullopt;
+    if (window.start >= window.end) return std::nullopt;
     return Range{std::max(first->first, window.start), std::min(first->second, window.end)};
 }
 

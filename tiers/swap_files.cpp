@@ -18,7 +18,7 @@ namespace {
 
 // What is not there is no device; whoever opens it says so.
 Result<bool> is_block_device(const SystemCalls& calls, const std::string& path) {
-    const FileDescriptor file(calls.open(path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW, 0), calls);
+    const FileDescriptor file(calls.open(path.c_str(), O_PATH | O_CLOEXEC, 0), calls);
     struct stat status = {};
     if (!file) return false;
     if (calls.fstat(file.get(), &status) != 0) {
@@ -78,9 +78,14 @@ Result<SwapFiles> SwapFiles::open(const Options& options) noexcept {
 Result<SwapFiles::File> SwapFiles::open_place(const Options& options, const std::string& place) {
     FROSTLINE_TRY(const bool device, is_block_device(*options.calls, place));
     if (device) return open_device(options, place);
-    File file{place, {}, 0};
+    File file{place, {}, 0, 0};
     FROSTLINE_TRY(file.descriptor,
                   open_unnamed(*options.calls, place, options.direct ? O_DIRECT : 0));
+    struct stat status = {};
+    if (options.calls->fstat(file.descriptor.get(), &status) != 0) {
+        return system_error(errno, "swap directory '{}': cannot read the file's status", place);
+    }
+    file.file_system = status.st_dev;
     return file;
 }
 
@@ -94,10 +99,14 @@ Result<SwapFiles::File> SwapFiles::open_device(const Options& options, const std
     // O_EXCL: not while it is mounted or otherwise in use.
     const int flags = O_RDWR | O_EXCL | O_CLOEXEC | O_NOFOLLOW | (options.direct ? O_DIRECT : 0);
     const int fd = options.calls->open(place.c_str(), flags, 0);
+    if (fd < 0 && errno == ELOOP) {
+        return Error(Errc::invalid_argument, 0,
+                     "swap device '{}': it is a link; give the name of the device itself", place);
+    }
     if (fd < 0) {
         return system_error(errno, "swap device '{}': cannot be opened for sole use", place);
     }
-    File file{place, FileDescriptor(fd, *options.calls), 0};
+    File file{place, FileDescriptor(fd, *options.calls), 0, 0};
     if (options.calls->block_device_size(fd, &file.device_bytes) != 0) {
         return system_error(errno, "swap device '{}': cannot read its size", place);
     }
@@ -114,8 +123,12 @@ Result<std::uint64_t> SwapFiles::usable_bytes() const {
                 return system_error(errno, "swap directory '{}': cannot read its free space",
                                     file.name);
             }
-            // A tenth stays free for everybody else's files.
-            bytes = std::uint64_t{status.f_bavail} * status.f_frsize / 10 * 9;
+            // A tenth stays free for everybody else's files; places on one disk share the rest.
+            const auto shared = static_cast<std::uint64_t>(
+                std::count_if(files_.begin(), files_.end(), [&](const File& each) {
+                    return each.file_system == file.file_system && each.device_bytes == 0;
+                }));
+            bytes = std::uint64_t{status.f_bavail} * status.f_frsize / 10 * 9 / shared;
         }
         smallest = std::min(smallest, bytes);
     }
@@ -184,9 +197,13 @@ Result<void> SwapFiles::punch(std::uint64_t offset, std::uint64_t size_bytes) co
     for (std::size_t i = 0; i < files_.size(); ++i) {
         const auto start = static_cast<off_t>(bytes_before(i, offset));
         const auto length = static_cast<off_t>(bytes_before(i, offset + size_bytes)) - start;
+        if (length == 0) continue;
         constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-        if (length > 0 &&
-            calls_->fallocate(files_[i].descriptor.get(), kPunch, start, length) != 0) {
+        int result = -1;
+        do {
+            result = calls_->fallocate(files_[i].descriptor.get(), kPunch, start, length);
+        } while (result != 0 && errno == EINTR);
+        if (result != 0) {
             return system_error(errno, "swap tier in '{}': cannot give {} bytes back",
                                 files_[i].name, size_bytes);
         }

@@ -1,5 +1,5 @@
 // The files and block devices behind the swap tier, striped into one address space. No file has a
-// name, so that nothing stays behind however the process ends; blocks are allocated before they
+// name, so that none stays behind however the process ends; blocks are allocated before they
 // are used, and read as zeros until they are written, so that neither a full disk nor what others
 // left on a device can surprise anybody later.
 #pragma once
@@ -67,6 +67,7 @@ class SwapFiles {
         std::string name;
         FileDescriptor descriptor;
         std::uint64_t device_bytes = 0;  ///< 0: not a device
+        dev_t file_system = 0;           ///< that an unnamed file lies on
     };
 
     SwapFiles() = default;

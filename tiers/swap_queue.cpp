@@ -22,7 +22,7 @@ constexpr int kMostRetries = 64;
 Result<std::unique_ptr<SwapQueue>> SwapQueue::create(const Options& options) noexcept {
     try {
         std::unique_ptr<SwapQueue> queue(new SwapQueue(options));
-        if (options.ring) FROSTLINE_TRY_VOID(queue->set_up_ring());
+        if (options.ring) queue->set_up_ring();
         return queue;
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "swap tier: no memory for its queue");
@@ -39,7 +39,7 @@ SwapQueue::SwapQueue(const Options& options)
     std::iota(free_.begin(), free_.end(), std::size_t{0});
 }
 
-Result<void> SwapQueue::set_up_ring() {
+void SwapQueue::set_up_ring() {
     // Completions then wait until this thread enters the kernel, instead of interrupting it. Linux
     // before 5.19 does not know it.
     int error = -EINVAL;
@@ -51,7 +51,8 @@ Result<void> SwapQueue::set_up_ring() {
             options_.calls->uring_init(static_cast<unsigned>(options_.depth), &ring_, &parameters);
     }
     if (error < 0) {
-        return Error(Errc::unsupported, -error, "io_uring is refused by the system");
+        ring_refusal_ = Error(Errc::unsupported, -error, "io_uring is refused by the system");
+        return;
     }
     has_ring_ = ring_works_ = true;
     std::vector<int> descriptors;
@@ -62,7 +63,6 @@ Result<void> SwapQueue::set_up_ring() {
     files_registered_ =
         options_.calls->uring_register_files(&ring_, descriptors.data(),
                                              static_cast<unsigned>(descriptors.size())) == 0;
-    return ok();
 }
 
 SwapQueue::~SwapQueue() {

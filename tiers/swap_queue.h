@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace frostline {
@@ -29,8 +30,11 @@ class SwapQueue final : public TransferQueue {
         bool ring = true;               ///< false: ordinary reads and writes
     };
 
-    /// Errors: unsupported (the system gives no ring, with its errno), out_of_memory.
+    /// Where the system gives no ring, at the start or later (for want of descriptors, say), the
+    /// queue does without. Errors: out_of_memory.
     static Result<std::unique_ptr<SwapQueue>> create(const Options& options) noexcept;
+    /// Why there is no ring although one was asked for.
+    const std::optional<Error>& ring_refusal() const noexcept { return ring_refusal_; }
     ~SwapQueue() override;
 
     std::size_t depth() const noexcept override { return options_.depth; }
@@ -51,7 +55,7 @@ class SwapQueue final : public TransferQueue {
     };
 
     explicit SwapQueue(const Options& options);
-    Result<void> set_up_ring();
+    void set_up_ring();
     bool in_staging(const std::byte* address) const noexcept;
     void start(std::size_t index) noexcept;
     void do_ordinarily(std::size_t index) noexcept;
@@ -63,6 +67,7 @@ class SwapQueue final : public TransferQueue {
 
     Options options_;
     io_uring ring_{};
+    std::optional<Error> ring_refusal_;
     bool has_ring_ = false;    ///< it was set up
     bool ring_works_ = false;  ///< and takes transfers
     bool files_registered_ = false;

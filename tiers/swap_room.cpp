@@ -59,7 +59,7 @@ void SwapRoom::note_use(std::uint64_t now_ns) noexcept {
 
 // From the end, because best fit prefers the start. A step's worth of hysteresis keeps a hole from
 // being punched and filled again for every extent.
-Range SwapRoom::begin_punch(std::uint64_t now_ns) {
+Range SwapRoom::next_hole(std::uint64_t now_ns, std::uint64_t most_bytes) {
     note_use(now_ns);
     const std::uint64_t peak = std::max(span_peak_bytes_, last_peak_bytes_);
     if (allocated_bytes() < peak + 2 * options_.growth_bytes) return {};
@@ -67,16 +67,11 @@ Range SwapRoom::begin_punch(std::uint64_t now_ns) {
     for (auto free = free_.ranges().rbegin(); free != free_.ranges().rend(); ++free) {
         auto hole = allocated_.last_in({free->first, free->first + free->second});
         if (!hole) continue;
-        hole->start = hole->end - std::min(excess, hole->size_bytes());
-        free_.take_at(hole->start, hole->size_bytes());
+        hole->start = hole->end - std::min({excess, most_bytes, hole->size_bytes()});
+        allocated_.remove(*hole);
         return *hole;
     }
     return {};
-}
-
-void SwapRoom::end_punch(const Range& range, bool punched) {
-    if (punched) allocated_.remove(range);
-    free_.give(range.start, range.size_bytes());
 }
 
 }  // namespace frostline

@@ -39,11 +39,12 @@ class SwapRoom {
     void take(std::uint64_t offset, std::uint64_t size_bytes, std::uint64_t now_ns);
     void give(std::uint64_t offset, std::uint64_t size_bytes, std::uint64_t now_ns);
 
-    /// A range whose blocks are to be given back, taken so that nobody uses it meanwhile; empty if
-    /// there is nothing to give back. Pair with punched().
-    Range begin_punch(std::uint64_t now_ns);
-    /// Makes the range free again, `punched` or with its blocks.
-    void end_punch(const Range& range, bool punched);
+    /// A free range whose blocks are to be given back, which counts as without them from now on;
+    /// empty if there is nothing to give back.
+    Range next_hole(std::uint64_t now_ns, std::uint64_t most_bytes);
+
+    /// All ranges with blocks.
+    const RangeSet& allocated() const noexcept { return allocated_; }
 
     std::uint64_t capacity_bytes() const noexcept { return options_.capacity_bytes; }
     std::uint64_t allocated_bytes() const noexcept { return allocated_.size_bytes(); }

@@ -87,14 +87,12 @@ Result<void> SwapTier::start() {
         }
     }
     ring_ = options_.ring;
-    auto queue = new_queue();
-    if (!queue && queue.error().code() == Errc::unsupported) {
+    FROSTLINE_TRY(auto queue, new_queue());
+    if (queue->ring_refusal()) {
         ring_ = false;
-        info_.fallback = queue.error().message();
-        queue = new_queue();
+        info_.fallback = queue->ring_refusal()->message();
     }
-    if (!queue) return queue.error();
-    idle_queues_.push_back(*std::move(queue));
+    idle_queues_.push_back(std::move(queue));
     info_.access = ring_ ? "io_uring" : "pread and pwrite";
     info_.access += files_.direct() ? ", O_DIRECT" : ", page cache";
     return ok();
@@ -149,36 +147,50 @@ Result<void> SwapTier::allocate_for(std::uint64_t offset, std::uint64_t size_byt
     }
 }
 
-void SwapTier::release(const Extent& extent) noexcept {
-    {
-        const std::lock_guard lock(mutex_);
-        const std::uint64_t charged = round_up_to_page(extent.length_bytes);
-        room_.give(extent.offset, charged, options_.now_ns());
-        meter_.subtract(charged);
+// Of a step that the disk had no room for, a file system keeps what it could get.
+void SwapTier::give_back_remains(const Range& step) noexcept {
+    Range left = step;
+    while (left.size_bytes() > 0) {
+        const Range gap = room_.missing(left.start, left.size_bytes());
+        if (gap.size_bytes() == 0 || !files_.punch(gap.start, gap.size_bytes())) return;
+        left.start = gap.end;
     }
-    punch_holes();
 }
 
-// Without the lock, because a file system may take its time. It is only a courtesy to others: where
-// it is not supported, or memory runs out, the blocks stay until the files are closed.
-void SwapTier::punch_holes() noexcept {
+void SwapTier::release(const Extent& extent) noexcept {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t charged = round_up_to_page(extent.length_bytes);
     try {
-        while (true) {
-            Range hole;
-            {
-                const std::lock_guard lock(mutex_);
-                if (!can_punch_) return;
-                hole = room_.begin_punch(options_.now_ns());
-            }
-            if (hole.size_bytes() == 0) return;
-            const bool punched = files_.punch(hole.start, hole.size_bytes()).has_value();
-            const std::lock_guard lock(mutex_);
-            can_punch_ = punched;
-            room_.end_punch(hole, punched);
-        }
+        room_.give(extent.offset, charged, options_.now_ns());
     } catch (const std::bad_alloc&) {
-        const std::lock_guard lock(mutex_);
+        return;  // the room stays taken: without memory it cannot be noted as free
+    }
+    meter_.subtract(charged);
+    punch_hole();
+}
+
+// A piece for each release, so that nobody waits long for the lock. It is only a courtesy to
+// others: where it is not supported, or memory runs out, the blocks stay until the files are
+// closed.
+void SwapTier::punch_hole() noexcept {
+    constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+    if (!can_punch_) return;
+    try {
+        const Range hole = room_.next_hole(options_.now_ns(), kMostBytes);
+        if (hole.size_bytes() == 0) return;
+        can_punch_ = files_.punch(hole.start, hole.size_bytes()).has_value();
+    } catch (const std::bad_alloc&) {
         can_punch_ = false;
+    }
+}
+
+// What was on a device would lie there for its next user.
+SwapTier::~SwapTier() {
+    if (files_.device_limit_bytes() == UINT64_MAX) return;
+    Range left{0, info_.capacity_bytes};
+    while (const auto range = room_.allocated().first_in(left)) {
+        if (!files_.punch(range->start, range->size_bytes())) return;
+        left.start = range->end;
     }
 }
 

@@ -1,6 +1,6 @@
 // Swap files: volatile, and they say so. Blocks are allocated before they are used, so that a full
-// disk is an error when room is reserved and not when bytes are written, and given back when the
-// room has not been needed for a while.
+// disk is an error when room is reserved and not when bytes are written, and given back with the
+// extents that are released after the room has not been needed for a while.
 #pragma once
 
 #include "tiers/clock.h"
@@ -46,6 +46,8 @@ class SwapTier final : public Tier {
     /// Errors: those of SwapFiles::open; invalid_argument (no depth, a block that is not whole
     /// pages, more bytes than a device has), no_space (not even the first page fits).
     static Result<std::unique_ptr<SwapTier>> create(const Options& options) noexcept;
+    /// Discards what lies on devices; files have no name and vanish by themselves.
+    ~SwapTier() override;
 
     const TierInfo& info() const noexcept override { return info_; }
     TierUsage usage() const noexcept override { return meter_.usage(); }
@@ -75,7 +77,8 @@ class SwapTier final : public Tier {
     Result<void> start();
     Result<Extent> reserve_locked(std::uint64_t size_bytes);
     Result<void> allocate_for(std::uint64_t offset, std::uint64_t size_bytes);
-    void punch_holes() noexcept;
+    void give_back_remains(const Range& step) noexcept;
+    void punch_hole() noexcept;
     Result<std::unique_ptr<SwapQueue>> new_queue() noexcept;
     Result<std::unique_ptr<SwapQueue>> take_queue() noexcept;
     void put_back(std::unique_ptr<SwapQueue> queue) noexcept;

@@ -38,9 +38,10 @@ Result<std::unique_ptr<SwapQueue>> SwapTier::take_queue() noexcept {
 }
 
 void SwapTier::put_back(std::unique_ptr<SwapQueue> queue) noexcept {
+    constexpr std::size_t kMostIdle = 4;  // each may have staging
     const std::lock_guard lock(mutex_);
     try {
-        idle_queues_.push_back(std::move(queue));
+        if (idle_queues_.size() < kMostIdle) idle_queues_.push_back(std::move(queue));
     } catch (const std::bad_alloc&) {
         // Then it is made anew when it is needed.
     }

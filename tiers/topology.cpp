@@ -316,6 +316,23 @@ Result<void> Topology::bind_current_thread(int node) const noexcept {
     const std::size_t bytes = CPU_ALLOC_SIZE(count);
     CPU_ZERO_S(bytes, set.get());
     for (const int cpu : near->cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set.get());
+    // Not beyond what the thread was given, by taskset for example.
+    const std::unique_ptr<cpu_set_t, decltype(free_set)> given(CPU_ALLOC(CPU_SETSIZE), free_set);
+    if (given == nullptr) return no_memory();
+    CPU_ZERO_S(CPU_ALLOC_SIZE(CPU_SETSIZE), given.get());
+    if (::sched_getaffinity(0, CPU_ALLOC_SIZE(CPU_SETSIZE), given.get()) == 0) {
+        for (const int cpu : near->cpus) {
+            const auto index = static_cast<std::size_t>(cpu);
+            if (!CPU_ISSET_S(index, CPU_ALLOC_SIZE(CPU_SETSIZE), given.get())) {
+                CPU_CLR_S(index, bytes, set.get());
+            }
+        }
+    }
+    if (CPU_COUNT_S(bytes, set.get()) == 0) {
+        return Error(Errc::permission, 0,
+                     "topology: this process may not run on the processors of NUMA node {}",
+                     near->id);
+    }
     if (calls_->sched_setaffinity(0, bytes, set.get()) != 0) {
         return system_error(errno, "topology: cannot bind a thread to NUMA node {}", near->id);
     }

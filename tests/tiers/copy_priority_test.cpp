@@ -198,10 +198,11 @@ TEST(CopyBatches, WhoWaitsIsNotHeldUpByABatch) {
     EXPECT_EQ(tier.fences, 20);
 }
 
-TEST(CopyBatches, OneThatCannotBeFencedSpoilsNoOther) {
+TEST(CopyBatches, WhatWasFencedTogetherFailsTogether) {
     CountingTier tier;
     tier.bad_offset = 7;
-    EXPECT_EQ(run_batch(tier, 30, CopyPriority::eviction), 29);
+    EXPECT_EQ(run_batch(tier, 30, CopyPriority::eviction), 0);
+    EXPECT_EQ(tier.fences, 1) << "a second attempt could succeed without meaning it";
 }
 
 TEST(CopyWorkers, AreAsManyAsTheTargetTakesAndAreBoundNearIt) {

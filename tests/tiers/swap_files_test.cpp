@@ -61,7 +61,7 @@ TEST(SwapFiles, AllocatesInEachFileJustItsPart) {
     EXPECT_EQ(blocks_of(files.descriptor(2)), 0U);
 }
 
-TEST(SwapFiles, ALinkToADirectoryIsAMistakeOrAnAttack) {
+TEST(SwapFiles, ALinkToADirectoryMayLeadToIt) {
     const ScratchFolder folder;
     std::filesystem::create_directory(folder.file("real"));
     std::filesystem::create_directory_symlink(folder.file("real"), folder.file("link"));

@@ -208,6 +208,24 @@ TEST_P(SwapTransfer, ARingThatTakesNothingMoreIsDoneWithout) {
     }
 }
 
+TEST_P(SwapTransfer, ARingThatCannotBeHadLaterIsDoneWithout) {
+    const auto tier = create();
+    const Extent extent = *tier->reserve(20 * kPageBytes);
+    const Bytes bytes = fill(*tier, extent);
+    const FaultInjection fault({.call = Call::uring_init, .error = EMFILE, .from_then_on = true});
+    const auto queue = tier->open_queue();
+    ASSERT_TRUE(queue.has_value()) << queue.error().message();
+    Bytes back(bytes.size());
+    const TransferPiece piece = (*queue)->next_piece(extent, 0, nullptr);
+    const auto staging = (*queue)->staging(0);
+    (*queue)->push({kRead, extent, 0, staging->first(piece.size_bytes), 7});
+    const TransferEnd end = (*queue)->wait();
+    EXPECT_EQ(end.tag, 7U);
+    ASSERT_TRUE(end.status.has_value()) << end.status.error().message();
+    EXPECT_TRUE(std::equal(staging->begin(), staging->begin() + static_cast<long>(piece.size_bytes),
+                           bytes.begin()));
+}
+
 TEST_P(SwapTransfer, WithoutRegistrationItWorksAsWell) {
     for (const Call call : {Call::uring_register_files, Call::uring_register_buffers}) {
         const FaultInjection fault({.call = call, .error = ENOMEM, .from_then_on = true});

@@ -202,7 +202,7 @@ TEST_P(TierFaults, TransfersThatFallShortLoseNothing) {
 }
 
 TEST_P(TierFaults, MemoryThatRunsOutIsAnErrorAndTheRoomComesBack) {
-    // Reserving is refused at each allocation in turn; giving back never needs any.
+    // Reserving is refused at each allocation in turn.
     for (std::uint64_t nth = 1; nth < 40; ++nth) {
         const auto tier = tier_of(GetParam(), folder_, kCapacity);
         std::vector<Extent> held;
@@ -229,6 +229,30 @@ TEST_P(TierFaults, MemoryThatRunsOutIsAnErrorAndTheRoomComesBack) {
         if (!struck) return;
     }
     ADD_FAILURE() << "a reservation allocates without end";
+}
+
+TEST_P(TierFaults, MemoryThatRunsOutWhileRoomIsGivenBackEndsNothing) {
+    for (std::uint64_t nth = 1; nth < 40; ++nth) {
+        const auto tier = tier_of(GetParam(), folder_, kCapacity);
+        std::vector<Extent> held;
+        for (int i = 0; i < 12; ++i) held.push_back(*tier->reserve(kPageBytes * 3));
+        bool struck = false;
+        {
+            const AllocationFault fault(nth, true);
+            for (std::size_t i = 0; i < held.size(); i += 2) tier->release(held[i]);
+            struck = fault.struck();
+        }
+        // What could not be noted as free stays charged, and everything else goes on.
+        EXPECT_LE(tier->usage().used_bytes, kPageBytes * 3 * 12);
+        EXPECT_GE(tier->usage().used_bytes, kPageBytes * 3 * 6);
+        const auto extent = tier->reserve(kPageBytes * 2);
+        ASSERT_TRUE(extent.has_value()) << extent.error().message();
+        const Bytes bytes(kPageBytes * 2, std::byte{5});
+        ASSERT_TRUE(tier->write(*extent, 0, bytes).has_value());
+        EXPECT_TRUE(read_all(*tier, *extent) == bytes);
+        if (!struck) return;
+    }
+    ADD_FAILURE() << "giving back allocates without end";
 }
 
 TEST_P(TierFaults, MemoryThatRunsOutInCreationIsAnError) {

@@ -46,10 +46,11 @@ mount -t ext4 -o dax /dev/pmem0 /mnt || give_up "/mnt is no DAX file system"
 
 # scenario NAME LIMIT_S COMMAND...: one line for the host; what the command said if it failed.
 scenario() {
-    name="$1" limit_s="$2" result=failed
+    name="$1" limit_s="$2"
     shift 2
     echo "vm: begin $name"
-    timeout -s KILL "$limit_s" "$@" >/tmp/said 2>&1 </dev/null && result=passed
+    timeout -s KILL "$limit_s" "$@" >/tmp/said 2>&1 </dev/null
+    case $? in 0) result=passed ;; 1) result=failed ;; *) result=broken ;; esac
     [ $result = passed ] || cat /tmp/said
     tests="$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' /tmp/said | tail -n 1)"
     echo "vm: end $name $result ${tests:-0}"
