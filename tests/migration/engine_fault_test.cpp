@@ -85,11 +85,12 @@ TEST_F(EngineFault, a_pmem_file_that_fails_is_closed_and_swap_takes_over) {
 
 // The order of speeds is not the order of the tiers: who takes over may come before.
 TEST_F(EngineFault, a_fast_swap_on_a_full_disk_hands_over_to_pmem) {
+    // The pmem file and the first step of the swap file are there; nothing fits into that.
+    const FaultInjection fault(
+        {.call = Call::posix_fallocate, .nth = 3, .error = ENOSPC, .from_then_on = true});
     EngineRig rig({.dram_bytes = kMi, .pmem_bytes = 8 * kMi, .swap_bytes = 16 * kMi});
     rig.tier(1).calibrated({.read_bytes_per_s = 1'000'000});
     rig.tier(2).calibrated({.read_bytes_per_s = 9'000'000});
-    const FaultInjection fault(
-        {.call = Call::posix_fallocate, .error = ENOSPC, .from_then_on = true});
     for (int i = 0; i < 12; ++i) store(rig, 300 * kKi);
     EXPECT_GT(fault.injected(), 0U) << "swap was to be tried first";
     EXPECT_GT(rig.used(1), 0U);
