@@ -64,7 +64,7 @@ Result<std::unique_ptr<CopyEngine>> CopyEngine::create(const Options& options) n
     }
 }
 
-CopyEngine::CopyEngine(const Options& options) : options_(options) {}
+CopyEngine::CopyEngine(Options options) : options_(std::move(options)) {}
 
 CopyEngine::~CopyEngine() {
     {

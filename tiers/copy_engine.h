@@ -73,7 +73,7 @@ class CopyEngine {
    private:
     struct Direction;
 
-    explicit CopyEngine(const Options& options);
+    explicit CopyEngine(Options options);
     Direction& direction(const CopyRequest& request, CopyMethod method);
     void start_workers(Direction& direction);
     std::vector<Direction*> busy_directions() const;

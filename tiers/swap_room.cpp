@@ -64,7 +64,9 @@ Range SwapRoom::next_hole(std::uint64_t now_ns, std::uint64_t most_bytes) {
     const std::uint64_t peak = std::max(span_peak_bytes_, last_peak_bytes_);
     if (allocated_bytes() < peak + 2 * options_.growth_bytes) return {};
     const std::uint64_t excess = allocated_bytes() - peak - options_.growth_bytes;
-    for (auto free = free_.ranges().rbegin(); free != free_.ranges().rend(); ++free) {
+    const auto& ranges = free_.ranges();
+    // C++20 has views::reverse for this, which clang 14 cannot compile with GCC's library.
+    for (auto free = ranges.rbegin(); free != ranges.rend(); ++free) {  // NOLINT
         auto hole = allocated_.last_in({free->first, free->first + free->second});
         if (!hole) continue;
         hole->start = hole->end - std::min({excess, most_bytes, hole->size_bytes()});

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace frostline {
 
@@ -22,9 +23,9 @@ class FakeDaxDevice {
    public:
     static constexpr std::uint64_t kAlignment = std::uint64_t{2} << 20;
 
-    FakeDaxDevice(const std::string& path, std::uint64_t size_bytes) : path_(path) {
-        sysfs_ = folder_.path();
-        owner_shift_ = 0;
+    FakeDaxDevice(std::string path, std::uint64_t size_bytes) : path_(std::move(path)) {
+        sysfs = folder_.path();
+        owner_shift = 0;
         std::ofstream(path_) << "";
         EXPECT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_bytes)), 0);
         EXPECT_EQ(::chmod(path_.c_str(), 0600), 0);
@@ -33,14 +34,14 @@ class FakeDaxDevice {
         calls_.open = [](const char* name, int flags, mode_t mode) {
             constexpr std::string_view kPlace = "/sys/dev/char/252:3/";
             std::string seen = name;
-            if (seen.rfind(kPlace, 0) == 0) seen.replace(0, kPlace.size(), sysfs_ + "/");
+            if (seen.rfind(kPlace, 0) == 0) seen.replace(0, kPlace.size(), sysfs + "/");
             return ::open(seen.c_str(), flags, mode);
         };
         calls_.fstat = [](int fd, struct stat* out) {
             const int result = ::fstat(fd, out);
             if (S_ISREG(out->st_mode)) out->st_mode = S_IFCHR | (out->st_mode & 07777);
             out->st_rdev = makedev(252, 3);
-            out->st_uid += owner_shift_;
+            out->st_uid += owner_shift;
             return result;
         };
         calls_.posix_fallocate = [](int, off_t, off_t) {
@@ -65,11 +66,11 @@ class FakeDaxDevice {
     void says_nothing_of(const std::string& file) const {
         std::filesystem::remove(folder_.file(file));
     }
-    void belongs_to_another_user() { owner_shift_ = 1; }
+    void belongs_to_another_user() { owner_shift = 1; }
 
    private:
-    static inline std::string sysfs_;
-    static inline uid_t owner_shift_ = 0;
+    static inline std::string sysfs;
+    static inline uid_t owner_shift = 0;
     ScratchFolder folder_;
     std::string path_;
     SystemCalls calls_ = SystemCalls::real();

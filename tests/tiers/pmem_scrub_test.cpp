@@ -53,10 +53,10 @@ class PmemScrub : public testing::TestWithParam<Medium> {
                 ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
         }
         calls_.pmem_memset = [](void* to, int byte, size_t length, unsigned flags) {
-            zeroed_bytes_ += length;
+            zeroed_bytes += length;
             return SystemCalls::real().pmem_memset(to, byte, length, flags);
         };
-        zeroed_bytes_ = 0;
+        zeroed_bytes = 0;
     }
     std::unique_ptr<PmemTier> tier(bool keep_content = false) const {
         auto tier = PmemTier::create({.path = path(),
@@ -88,7 +88,7 @@ class PmemScrub : public testing::TestWithParam<Medium> {
     }
 
     static constexpr std::byte kSecret{0x5e};
-    static inline std::uint64_t zeroed_bytes_ = 0;
+    static inline std::uint64_t zeroed_bytes = 0;
     ScratchFolder folder_{GetParam() == Medium::dax_file ? ScratchFolder::On::dax
                                                          : ScratchFolder::On::disk};
     std::optional<FakeDaxDevice> fake_;
@@ -129,7 +129,7 @@ TEST_P(PmemScrub, ContentThatIsWantedStays) {
         const auto whole = tier->reserve(kCapacity);
         ASSERT_TRUE(whole.has_value());
         EXPECT_EQ(secrets_in(read_all(*tier, *whole)), kCapacity);
-        EXPECT_EQ(zeroed_bytes_, 0U);
+        EXPECT_EQ(zeroed_bytes, 0U);
     }
     EXPECT_EQ(::access(path().c_str(), F_OK), 0);
 }
@@ -144,11 +144,11 @@ TEST_P(PmemScrub, RoomIsZeroedOnceAndWhatWasWrittenStays) {
     const auto second = tier->reserve(kMiB / 2);
     ASSERT_TRUE(second.has_value());
     EXPECT_TRUE(read_all(*tier, *first) == ours) << "a neighbour's scrubbing reached too far";
-    const std::uint64_t zeroed = zeroed_bytes_;
+    const std::uint64_t zeroed = zeroed_bytes;
     tier->release(*second);
     const auto again = tier->reserve(kMiB / 2);
     ASSERT_EQ(again->offset, second->offset) << "not the same room: the test proves nothing";
-    EXPECT_EQ(zeroed_bytes_, zeroed);
+    EXPECT_EQ(zeroed_bytes, zeroed);
     // Half of it is new.
     tier->release(*again);
     const auto more = tier->reserve(kMiB);
@@ -157,7 +157,7 @@ TEST_P(PmemScrub, RoomIsZeroedOnceAndWhatWasWrittenStays) {
     const bool counted = tier->info().access.find("msync") == std::string::npos;
     const bool erased = GetParam() == Medium::file || GetParam() == Medium::dax_file;
     const bool scrubs = counted && !erased;
-    EXPECT_EQ(zeroed_bytes_ - zeroed, scrubs ? kMiB / 2 : 0);
+    EXPECT_EQ(zeroed_bytes - zeroed, scrubs ? kMiB / 2 : 0);
     EXPECT_EQ(secrets_in(read_all(*tier, *more)), 0U);
 }
 

@@ -45,8 +45,8 @@ class ScratchFolder {
     static std::filesystem::path parent_on(On where) {
         const char* const dax = std::getenv("FROSTLINE_TEST_PMEM");
         if (where == On::dax && dax != nullptr) return dax;
-        const std::filesystem::path memory = "/dev/shm";
-        if (where == On::memory && ::access(memory.c_str(), W_OK) == 0) return memory;
+        const char* const memory = "/dev/shm";
+        if (where == On::memory && ::access(memory, W_OK) == 0) return memory;
         return std::filesystem::temp_directory_path();
     }
 

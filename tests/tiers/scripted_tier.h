@@ -14,6 +14,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace frostline {
@@ -89,7 +90,7 @@ class ScriptedTier final : public Tier {
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
         if (failing()) return failure();
         if (script_.queue_depth == 0) return std::unique_ptr<TransferQueue>();
-        return std::unique_ptr<TransferQueue>(new Queue(*this));
+        return std::unique_ptr<TransferQueue>(new (std::nothrow) Queue(*this));
     }
     void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
 
@@ -106,7 +107,7 @@ class ScriptedTier final : public Tier {
                     memory != nullptr && tier_.script_.takes_memory};
         }
         Result<std::span<std::byte>> staging(std::size_t slot) noexcept override {
-            if (tier_.failing()) return tier_.failure();
+            if (tier_.failing()) return failure();
             staging_.at(slot).resize(tier_.script_.block_bytes);
             return std::span<std::byte>(staging_.at(slot));
         }
@@ -137,7 +138,7 @@ class ScriptedTier final : public Tier {
             const Pending first = in_flight_.front();
             in_flight_.pop_front();
             tier_.now_ns_ = std::max(tier_.now_ns_.load(), first.done_at_ns);
-            return {first.tag, first.fails ? Result<void>(tier_.failure()) : ok()};
+            return {first.tag, first.fails ? Result<void>(failure()) : ok()};
         }
 
        private:

@@ -79,7 +79,7 @@ TEST(WriterLimit, AllPlacesAreUsed) {
 // A tier that takes its file for pmem, and how many copy into it at once.
 class LimitedPmemTier : public testing::Test {
    protected:
-    static std::unique_ptr<PmemTier> tier(std::uint32_t max_writers) {
+    static std::unique_ptr<PmemTier> limited_tier(std::uint32_t max_writers) {
         static const SystemCalls calls = [] {
             SystemCalls table = SystemCalls::real();
             table.pmem_map_file = [](const char* path, size_t length, int flags, mode_t mode,
@@ -125,21 +125,21 @@ class LimitedPmemTier : public testing::Test {
 };
 
 TEST_F(LimitedPmemTier, NoMoreThanTheOptionSaysCopyAtOnce) {
-    const auto tier = this->tier(2);
+    const auto tier = limited_tier(2);
     EXPECT_LE(most_writers(*tier), 2);
     tier->calibrated({.write_bytes_per_s = 1, .best_writers = 5});
     EXPECT_LE(most_writers(*tier), 2) << "a measurement does not overrule who was explicit";
 }
 
 TEST_F(LimitedPmemTier, WithoutAnOptionTheMeasurementDecides) {
-    const auto tier = this->tier(0);
+    const auto tier = limited_tier(0);
     tier->calibrated({.write_bytes_per_s = 1, .best_writers = 1});
     EXPECT_LE(most_writers(*tier), 1);
     EXPECT_EQ(tier->info().speed.best_writers, 1U);
 }
 
 TEST_F(LimitedPmemTier, WithoutEitherThereIsNoLimit) {
-    const auto tier = this->tier(0);
+    const auto tier = limited_tier(0);
     tier->calibrated({});  // nothing was measured
     // Seen together sooner or later; a limit of one would never show it.
     int most = 0;
