@@ -44,7 +44,7 @@ int run(const std::vector<std::string>& words) {
         print_table(rows);
         return words.size() == 1 || write_json(words[2], rows) ? 0 : 1;
     }
-    return fail(fmt::format("no suite '{}'; --list names them", words[0]));
+    return fail(fmt::format("no suite '{}'; ./run bench lists them", words[0]));
 }
 
 }  // namespace

@@ -8,10 +8,13 @@
 
 namespace frostline {
 
-Result<GpuInfo> gpu_info() {
+std::string cuda_driver_library() {
     const char* const chosen = std::getenv("FROSTLINE_CUDA_DRIVER");
-    FROSTLINE_TRY(const CudaDriver driver,
-                  CudaDriver::load(chosen != nullptr ? chosen : "libcuda.so.1"));
+    return chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
+}
+
+Result<GpuInfo> gpu_info() {
+    FROSTLINE_TRY(const CudaDriver driver, CudaDriver::load(cuda_driver_library()));
     GpuInfo info;
     FROSTLINE_TRY(info.driver_version, driver.version());
     FROSTLINE_TRY(auto devices, driver.devices());

@@ -2,6 +2,7 @@
 #include "bindings/machine_info.h"
 
 #include "bindings/gpu_info.h"
+#include "bindings/manager_options.h"
 #include "bindings/tier_speeds.h"
 #include "tiers/dram_tier.h"
 #include "tiers/pmem_tier.h"
@@ -170,13 +171,18 @@ void examine_pmem(Examination& examination, const MachineInfo& info, const Machi
 
 void examine_swap(Examination& examination, const MachineQuery& query) {
     std::string directory = query.swap_directory;
+    ManagerOptions places;
     if (directory.empty()) {
         const char* const temporary = std::getenv("TMPDIR");
         directory = temporary != nullptr && *temporary != '\0' ? temporary : "/tmp";
+        places.swap_places = {directory};
+    } else if (const auto set = set_option(places, "swap", directory); !set) {
+        return examination.opened("swap", Result<std::unique_ptr<SwapTier>>(set.error()), true,
+                                  directory, examination.source());
     }
     examination.opened("swap",
                        SwapTier::create({.id = TierId{2},
-                                         .places = {directory},
+                                         .places = places.swap_places,
                                          .size_bytes = kExaminedBytes,
                                          .growth_bytes = kSwapGrowthBytes}),
                        !query.swap_directory.empty(), directory, examination.source());

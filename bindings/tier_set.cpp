@@ -1,12 +1,14 @@
 // From options to tiers.
 #include "bindings/tier_set.h"
 
+#include "bindings/gpu_info.h"
 #include "tiers/swap_tier.h"
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <new>
 #include <utility>
@@ -111,8 +113,7 @@ Result<void> TierSet::add_files(const ManagerOptions& options) {
 
 // Without a GPU, or where its driver refuses, memory is simply not pinned.
 void TierSet::pin_for_gpu() {
-    const char* const chosen = std::getenv("FROSTLINE_CUDA_DRIVER");
-    auto driver = CudaDriver::load(chosen != nullptr ? chosen : "libcuda.so.1");
+    auto driver = CudaDriver::load(cuda_driver_library());
     if (!driver) {
         not_pinned_ = fmt::format("not pinned: {}", driver.error().message());
         return;
@@ -135,6 +136,12 @@ std::string TierSet::dram_fallback() const {
     }
     if (const std::uint64_t bytes = dram_->misplaced_bytes(); bytes > 0) {
         reasons.push_back(fmt::format("{} bytes were found on another NUMA node", bytes));
+    }
+    const auto machine_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                               static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    if (dram_->info().capacity_bytes > machine_bytes) {
+        reasons.push_back(
+            fmt::format("the budget exceeds the machine's memory of {} bytes", machine_bytes));
     }
     std::erase(reasons, "");
     return fmt::format("{}", fmt::join(reasons, "; "));

@@ -13,6 +13,7 @@ namespace frostline {
 namespace {
 
 constexpr TierId kDram{0};
+constexpr std::uint64_t kMostFailures = 64;
 constexpr std::size_t kWriteChunkBytes = std::size_t{4} << 20;
 
 }  // namespace
@@ -104,8 +105,17 @@ Error MigrationEngine::exceeds_dram(std::uint64_t size_bytes) const {
 template <class Attempt>
 Result<Extent> MigrationEngine::find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt) {
     std::uint64_t waiting_since_ns = 0;
+    std::uint64_t progress = evictions_ended_;
+    std::uint64_t failures = failed_evictions_;
     while (true) {
         if (closed_) return Error(Errc::closed, 0, "the context is closed");
+        // A medium that fails without closing would be tried for ever.
+        if (evictions_ended_ != progress) {
+            progress = evictions_ended_;
+            failures = failed_evictions_;
+        } else if (failed_evictions_ - failures > kMostFailures) {
+            return *eviction_error_;
+        }
         Result<Extent> room = attempt();
         if (!room && room.error().code() == Errc::no_space) {
             decide({PolicyEvent::Kind::pressure, nullptr, size_bytes}, lock);
@@ -320,6 +330,10 @@ void MigrationEngine::on_move(const MoveReport& report) {
     if (report.error != nullptr) {
         if (report.error->code() == Errc::cancelled) return;
         ++stats_.failed_moves;
+        if (report.to != kDram) {
+            ++failed_evictions_;
+            eviction_error_ = *report.error;
+        }
         // Nobody will ask any more for one that was dropped meanwhile.
         if (report.to == kDram && table_.find(report.tensor) != nullptr) {
             try {
@@ -330,6 +344,7 @@ void MigrationEngine::on_move(const MoveReport& report) {
         }
         return;
     }
+    if (report.to != kDram) ++evictions_ended_;
     if (!report.copied) {
         ++stats_.free_moves;
     } else {

@@ -154,7 +154,10 @@ class MigrationEngine {
     EngineStats stats_;
     /// Why the last attempt to bring a tensor to DRAM failed, until somebody asks for it again.
     std::unordered_map<std::uint64_t, Error> failures_;
-    std::size_t stores_in_progress_ = 0;  ///< room reserved, bytes being copied, no record yet
+    std::uint64_t evictions_ended_ = 0;
+    std::uint64_t failed_evictions_ = 0;
+    std::optional<Error> eviction_error_;  ///< of the last that failed
+    std::size_t stores_in_progress_ = 0;   ///< room reserved, bytes being copied, no record yet
     bool closed_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include "tiers/pmem_file.h"
 
 #include "tiers/dax_device.h"
+#include "tiers/file_size_limit.h"
 
 #include <fcntl.h>
 #include <libpmem.h>
@@ -65,6 +66,10 @@ Result<void> PmemFile::acquire() {
                     : calls_->open(path_.c_str(), kFlags | O_CREAT | O_EXCL, 0600);
     created_ = fd >= 0 && !device;
     if (fd < 0 && errno == EEXIST) fd = calls_->open(path_.c_str(), kFlags, 0);
+    if (fd < 0 && errno == ELOOP) {
+        return system_error(ELOOP, "pmem file '{}': it is a link; give the name it leads to",
+                            path_);
+    }
     if (fd < 0) {
         return system_error(errno,
                             "pmem file '{}': cannot be opened (it must be a regular file or a DAX "
@@ -101,6 +106,8 @@ Result<void> PmemFile::check_owner(const struct stat& status) const {
 }
 
 Result<void> PmemFile::prepare_file(const Options& options, std::uint64_t existing_bytes) {
+    // Such a file is left where a process was killed while it made one.
+    if (existing_bytes == 0 && !options.keep_content) created_ = true;
     const std::uint64_t needed_bytes = options.size_bytes > 0 ? options.size_bytes : kMinimumBytes;
     if (!created_ && existing_bytes < needed_bytes) {
         return Error(Errc::invalid_argument, 0,
@@ -118,6 +125,10 @@ Result<void> PmemFile::prepare_file(const Options& options, std::uint64_t existi
                                          : existing_bytes;
     if (!created_ && !options.keep_content) FROSTLINE_TRY_VOID(erase(size_bytes_));
     if (!created_ && !options.allocate) return ok();
+    if (size_bytes_ > file_size_limit_bytes()) {
+        return system_error(EFBIG, "pmem file '{}': cannot have {} bytes (ulimit -f)", path_,
+                            size_bytes_);
+    }
     // Also for a file that was there: it may be sparse.
     int error = EINTR;
     while (error == EINTR) {

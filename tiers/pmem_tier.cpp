@@ -74,7 +74,8 @@ void PmemTier::remove_created_file() noexcept {
 Result<Extent> PmemTier::reserve(std::uint64_t size_bytes) noexcept {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "pmem tier: reserve of 0 bytes");
     if (!meter_.open()) {
-        return Error(Errc::closed, 0, "pmem tier '{}': closed after a failure", info_.location);
+        return Error(Errc::closed, meter_.error(), "pmem tier '{}': closed after a failure",
+                     info_.location);
     }
     try {
         std::unique_lock lock(mutex_);
@@ -180,13 +181,14 @@ Result<void> PmemTier::fence(std::span<const Extent> extents) noexcept {
     const std::lock_guard lock(sync_mutex_);
     for (const Extent& extent : extents) {
         if (!meter_.open()) {
-            return Error(Errc::closed, 0, "pmem tier '{}': after a failure nothing is durable",
-                         info_.location);
+            return Error(Errc::closed, meter_.error(),
+                         "pmem tier '{}': after a failure nothing is durable", info_.location);
         }
         std::byte* const start = host_address(extent);
         if (calls_->pmem_msync(start, extent.length_bytes) != 0) {
-            meter_.close();
-            return system_error(errno, "pmem tier '{}': {} bytes could not be made durable",
+            const int error = errno;
+            meter_.close(error);
+            return system_error(error, "pmem tier '{}': {} bytes could not be made durable",
                                 info_.location, extent.length_bytes);
         }
         leave_process(start, extent.length_bytes);

@@ -1,10 +1,12 @@
 // Opening, striping, allocating and punching.
 #include "tiers/swap_files.h"
 
+#include "tiers/file_size_limit.h"
 #include "tiers/page.h"
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -48,7 +50,7 @@ Result<FileDescriptor> open_unnamed(const SystemCalls& calls, const std::string&
     if (fd < 0) {
         return system_error(errno,
                             "swap directory '{}': cannot create a file in it (it must be an "
-                            "existing, writable directory)",
+                            "existing, writable directory, or a block device)",
                             directory);
     }
     return FileDescriptor(fd, calls);
@@ -67,6 +69,12 @@ Result<SwapFiles> SwapFiles::open(const Options& options) noexcept {
         files.location_ = fmt::format("{}", fmt::join(options.places, ", "));
         for (const std::string& place : options.places) {
             FROSTLINE_TRY(File file, open_place(options, place));
+            struct statfs system = {};
+            if (options.calls->fstatfs(file.descriptor.get(), &system) != 0) {
+                return system_error(errno, "swap place '{}': cannot read its file system", place);
+            }
+            const bool in_memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+            if (in_memory && file.device_bytes == 0) files.place_in_memory_ = place;
             files.files_.push_back(std::move(file));
         }
         return files;
@@ -93,7 +101,7 @@ Result<SwapFiles::File> SwapFiles::open_device(const Options& options, const std
     if (!options.block_devices) {
         return Error(Errc::invalid_argument, 0,
                      "swap device '{}': a block device would be overwritten; allow block devices "
-                     "explicitly, or give a directory",
+                     "explicitly (swap_devices), or give a directory",
                      place);
     }
     // O_EXCL: not while it is mounted or otherwise in use.
@@ -175,6 +183,11 @@ Result<void> SwapFiles::allocate(std::uint64_t offset, std::uint64_t size_bytes)
         const auto length = static_cast<off_t>(bytes_before(i, offset + size_bytes)) - start;
         if (length == 0) continue;
         const int fd = files_[i].descriptor.get();
+        const auto end = static_cast<std::uint64_t>(start + length);
+        if (files_[i].device_bytes == 0 && end > file_size_limit_bytes()) {
+            return system_error(EFBIG, "swap tier in '{}': cannot grow to {} bytes (ulimit -f)",
+                                files_[i].name, end);
+        }
         int error = EINTR;
         while (error == EINTR) {
             if (files_[i].device_bytes == 0) {
@@ -209,6 +222,13 @@ Result<void> SwapFiles::punch(std::uint64_t offset, std::uint64_t size_bytes) co
         }
     }
     return ok();
+}
+
+void SwapFiles::empty_files() const noexcept {
+    for (const File& file : files_) {
+        // Where it fails the blocks go when the last who holds the file open lets go.
+        if (file.device_bytes == 0) (void)calls_->ftruncate(file.descriptor.get(), 0);
+    }
 }
 
 Result<bool> SwapFiles::takes_direct() const {

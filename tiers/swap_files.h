@@ -45,6 +45,9 @@ class SwapFiles {
     /// Gives the blocks of an allocated range back to the file system or the device.
     Result<void> punch(std::uint64_t offset, std::uint64_t size_bytes) const;
 
+    /// Gives all blocks of the unnamed files back; nothing may be read or written any more.
+    void empty_files() const noexcept;
+
     struct Place {
         unsigned file = 0;
         std::uint64_t offset = 0;
@@ -57,6 +60,8 @@ class SwapFiles {
     Result<bool> takes_direct() const;
 
     bool direct() const noexcept { return direct_; }
+    /// A place that lies in memory, so that nothing is saved by going there; empty if none does.
+    const std::string& place_in_memory() const noexcept { return place_in_memory_; }
     std::size_t size() const noexcept { return files_.size(); }
     int descriptor(std::size_t file) const noexcept { return files_[file].descriptor.get(); }
     /// The places in words, for messages.
@@ -80,6 +85,7 @@ class SwapFiles {
     bool direct_ = false;
     std::vector<File> files_;
     std::string location_;
+    std::string place_in_memory_;
 };
 
 }  // namespace frostline

@@ -97,13 +97,15 @@ Result<std::span<std::byte>> SwapQueue::staging(std::size_t slot) noexcept {
                                 options_.files->location(), bytes);
         }
         staging_ = static_cast<std::byte*>(memory);
-        if (ring_works_) {
-            // Refused where little memory may be locked; then each transfer pins its pages itself.
-            const iovec all{staging_, bytes};
-            staging_registered_ = options_.calls->uring_register_buffers(&ring_, &all, 1) == 0;
-        }
     }
     return std::span(staging_ + slot * options_.block_bytes, options_.block_bytes);
+}
+
+// Refused where little memory may be locked; then each transfer pins its pages itself.
+void SwapQueue::register_staging() noexcept {
+    staging_tried_ = true;
+    const iovec all{staging_, options_.depth * options_.block_bytes};
+    staging_registered_ = options_.calls->uring_register_buffers(&ring_, &all, 1) == 0;
 }
 
 bool SwapQueue::in_staging(const std::byte* address) const noexcept {
@@ -138,7 +140,11 @@ void SwapQueue::start(std::size_t index) noexcept {
     const std::uint64_t at = slot.place.offset + slot.done_bytes;
     const int file = files_registered_ ? static_cast<int>(slot.place.file)
                                        : options_.files->descriptor(slot.place.file);
-    const bool fixed = staging_registered_ && in_staging(memory);
+    const bool staged = in_staging(memory);
+    if (staged && options_.register_staging && !staging_tried_ && size > kPageBytes) {
+        register_staging();
+    }
+    const bool fixed = staging_registered_ && staged;
     if (slot.transfer.direction == Transfer::Direction::write) {
         if (fixed) {
             ::io_uring_prep_write_fixed(entry, file, memory, size, at, 0);
@@ -192,7 +198,7 @@ bool SwapQueue::advance(std::size_t index, long result) noexcept {
     if (put_off && ++slot.retries <= kMostRetries) return true;
     const int error = result < 0 ? static_cast<int>(-result) : EIO;
     if (write) {
-        options_.meter->close();
+        options_.meter->close(error);
         end(index,
             system_error(error, "swap tier in '{}': writing {} bytes failed; it takes no new data",
                          options_.files->location(), slot.size_bytes));
@@ -250,6 +256,11 @@ void SwapQueue::reap() noexcept {
         const auto index = static_cast<std::size_t>(::io_uring_cqe_get_data64(completion));
         const int result = options_.calls->uring_result(completion->res);
         ::io_uring_cqe_seen(&ring_, completion);
+        // The kernel had no thread for it: the medium is well.
+        if (result == -ECANCELED) {
+            do_ordinarily(index);
+            continue;
+        }
         if (!advance(index, result)) continue;
         if (ring_works_) {
             start(index);

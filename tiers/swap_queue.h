@@ -28,6 +28,9 @@ class SwapQueue final : public TransferQueue {
         std::size_t depth = 0;
         std::uint64_t block_bytes = 0;  ///< most of one transfer; whole pages
         bool ring = true;               ///< false: ordinary reads and writes
+        /// Register staging with the ring once a large transfer needs it. Registered memory is
+        /// resident as a whole, other staging only as far as it is used.
+        bool register_staging = true;
     };
 
     /// Where the system gives no ring, at the start or later (for want of descriptors, say), the
@@ -56,6 +59,7 @@ class SwapQueue final : public TransferQueue {
 
     explicit SwapQueue(const Options& options);
     void set_up_ring();
+    void register_staging() noexcept;
     bool in_staging(const std::byte* address) const noexcept;
     void start(std::size_t index) noexcept;
     void do_ordinarily(std::size_t index) noexcept;
@@ -71,6 +75,7 @@ class SwapQueue final : public TransferQueue {
     bool has_ring_ = false;    ///< it was set up
     bool ring_works_ = false;  ///< and takes transfers
     bool files_registered_ = false;
+    bool staging_tried_ = false;  ///< to be registered
     bool staging_registered_ = false;
     std::byte* staging_ = nullptr;
     int failed_submissions_ = 0;

@@ -65,7 +65,7 @@ SwapTier::SwapTier(const Options& options, SwapFiles files, std::uint64_t capaci
       info_{.id = options.id,
             .kind = TierKind::swap,
             .location = files_.location(),
-            .label = Label::real,
+            .label = files_.place_in_memory().empty() ? Label::real : Label::emulated,
             .capacity_bytes = capacity_bytes,
             .granularity_bytes = kPageBytes,
             .host_addressable = false,
@@ -87,12 +87,16 @@ Result<void> SwapTier::start() {
         }
     }
     ring_ = options_.ring;
-    FROSTLINE_TRY(auto queue, new_queue());
+    FROSTLINE_TRY(auto queue, new_queue(false));
     if (queue->ring_refusal()) {
         ring_ = false;
         info_.fallback = queue->ring_refusal()->message();
     }
     idle_queues_.push_back(std::move(queue));
+    if (const std::string& place = files_.place_in_memory(); !place.empty()) {
+        if (!info_.fallback.empty()) info_.fallback += "; ";
+        info_.fallback += "'" + place + "' lies in memory: what goes there stays in DRAM";
+    }
     info_.access = ring_ ? "io_uring" : "pread and pwrite";
     info_.access += files_.direct() ? ", O_DIRECT" : ", page cache";
     return ok();
@@ -101,7 +105,8 @@ Result<void> SwapTier::start() {
 Result<Extent> SwapTier::reserve(std::uint64_t size_bytes) noexcept {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "swap tier: reserve of 0 bytes");
     if (!meter_.open()) {
-        return Error(Errc::closed, 0, "swap tier in '{}': closed after a failure", info_.location);
+        return Error(Errc::closed, meter_.error(), "swap tier in '{}': closed after a failure",
+                     info_.location);
     }
     try {
         const std::lock_guard lock(mutex_);
@@ -184,8 +189,10 @@ void SwapTier::punch_hole() noexcept {
     }
 }
 
-// What was on a device would lie there for its next user.
+// Files are emptied, because a ring that has just been closed, or a forked child, may hold them
+// open for a while. What was on a device would lie there for its next user.
 SwapTier::~SwapTier() {
+    files_.empty_files();
     if (files_.device_limit_bytes() == UINT64_MAX) return;
     Range left{0, info_.capacity_bytes};
     while (const auto range = room_.allocated().first_in(left)) {

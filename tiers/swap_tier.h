@@ -79,7 +79,7 @@ class SwapTier final : public Tier {
     Result<void> allocate_for(std::uint64_t offset, std::uint64_t size_bytes);
     void give_back_remains(const Range& step) noexcept;
     void punch_hole() noexcept;
-    Result<std::unique_ptr<SwapQueue>> new_queue() noexcept;
+    Result<std::unique_ptr<SwapQueue>> new_queue(bool register_staging) noexcept;
     Result<std::unique_ptr<SwapQueue>> take_queue() noexcept;
     void put_back(std::unique_ptr<SwapQueue> queue) noexcept;
     Result<void> run(Transfer::Direction direction, const Extent& extent, std::uint64_t offset,

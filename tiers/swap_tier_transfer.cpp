@@ -11,17 +11,18 @@
 
 namespace frostline {
 
-Result<std::unique_ptr<SwapQueue>> SwapTier::new_queue() noexcept {
+Result<std::unique_ptr<SwapQueue>> SwapTier::new_queue(bool register_staging) noexcept {
     return SwapQueue::create({.files = &files_,
                               .meter = &meter_,
                               .calls = options_.calls,
                               .depth = options_.queue_depth,
                               .block_bytes = options_.block_bytes,
-                              .ring = ring_});
+                              .ring = ring_,
+                              .register_staging = register_staging});
 }
 
 Result<std::unique_ptr<TransferQueue>> SwapTier::open_queue() noexcept {
-    FROSTLINE_TRY(std::unique_ptr<SwapQueue> queue, new_queue());
+    FROSTLINE_TRY(std::unique_ptr<SwapQueue> queue, new_queue(true));
     return std::unique_ptr<TransferQueue>(std::move(queue));
 }
 
@@ -34,7 +35,7 @@ Result<std::unique_ptr<SwapQueue>> SwapTier::take_queue() noexcept {
             return queue;
         }
     }
-    return new_queue();
+    return new_queue(false);
 }
 
 void SwapTier::put_back(std::unique_ptr<SwapQueue> queue) noexcept {

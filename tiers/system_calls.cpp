@@ -23,8 +23,10 @@ const SystemCalls& SystemCalls::real() noexcept {
         .close = ::close,
         .fstat = [](int fd, struct stat* out) { return ::fstat(fd, out); },
         .fstatvfs = ::fstatvfs,
+        .fstatfs = [](int fd, struct statfs* out) { return ::fstatfs(fd, out); },
         .flock = ::flock,
         .posix_fallocate = ::posix_fallocate,
+        .ftruncate = ::ftruncate,
         .fallocate = ::fallocate,
         .block_device_size =
             [](int fd, std::uint64_t* size_bytes) { return ::ioctl(fd, BLKGETSIZE64, size_bytes); },

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
+#include <sys/vfs.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,8 +26,10 @@ struct SystemCalls {
     int (*close)(int fd);
     int (*fstat)(int fd, struct stat* out);
     int (*fstatvfs)(int fd, struct statvfs* out);
+    int (*fstatfs)(int fd, struct statfs* out);
     int (*flock)(int fd, int operation);
     int (*posix_fallocate)(int fd, off_t offset, off_t length);
+    int (*ftruncate)(int fd, off_t length);
     int (*fallocate)(int fd, int mode, off_t offset, off_t length);
     /// The ioctl BLKGETSIZE64.
     int (*block_device_size)(int fd, std::uint64_t* size_bytes);

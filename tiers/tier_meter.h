@@ -26,9 +26,14 @@ class TierMeter {
     /// Forgets what was reserved before, such as for measuring. Caller holds the tier's lock, or is
     /// alone.
     void restart_peak() noexcept { peak_bytes_.store(used_bytes(), std::memory_order_relaxed); }
-    void close() noexcept { open_.store(false, std::memory_order_relaxed); }
+    /// `error`: the errno that was the reason.
+    void close(int error) noexcept {
+        error_.store(error, std::memory_order_relaxed);
+        open_.store(false, std::memory_order_release);
+    }
+    int error() const noexcept { return error_.load(std::memory_order_relaxed); }
 
-    bool open() const noexcept { return open_.load(std::memory_order_relaxed); }
+    bool open() const noexcept { return open_.load(std::memory_order_acquire); }
     std::uint64_t used_bytes() const noexcept {
         return used_bytes_.load(std::memory_order_acquire);
     }
@@ -40,6 +45,7 @@ class TierMeter {
    private:
     std::atomic<std::uint64_t> used_bytes_{0};
     std::atomic<std::uint64_t> peak_bytes_{0};
+    std::atomic<int> error_{0};
     std::atomic<bool> open_{true};
 };
 

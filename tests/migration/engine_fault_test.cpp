@@ -159,6 +159,23 @@ TEST_F(EngineFault, bytes_that_cannot_be_read_are_an_error_to_whoever_asks) {
     }
 }
 
+// A tier that fails without closing must not be tried for ever: here staging finds no memory.
+TEST_F(EngineFault, evictions_that_always_fail_end_the_wait_for_room) {
+    const FaultInjection fault(
+        {.call = Call::mmap, .nth = 2, .error = ENOMEM, .from_then_on = true});
+    std::vector<std::byte> lent(3 * kMi + 1);
+    EngineRig rig({.dram_bytes = kMi, .pmem_bytes = 0, .swap_bytes = 16 * kMi, .ring = true});
+    Errc last{};
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        const std::span<std::byte> buffer(lent.data() + 1 + i * kMi, kMi);  // on no page's start
+        const BufferRelease nothing{[](void*, std::byte*, std::uint64_t) {}, nullptr};
+        const auto id = without_hanging([&] { return rig.engine().adopt(buffer, nothing, false); });
+        if (!id) last = id.error().code();
+    }
+    EXPECT_GT(fault.injected(), 0U) << "nothing was staged";
+    EXPECT_EQ(last, Errc::out_of_memory);
+}
+
 TEST_F(EngineFault, all_who_wait_for_unreadable_bytes_get_an_error) {
     // Armed before the workers start, and until they are gone.
     const FaultInjection fault({.call = Call::pread, .error = EIO, .from_then_on = true});

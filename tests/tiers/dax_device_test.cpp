@@ -102,7 +102,7 @@ TEST_F(DaxDeviceTest, ALinkToADeviceIsRefused) {
     const std::string link = elsewhere.file("link");
     ASSERT_EQ(::symlink(device_.path().c_str(), link.c_str()), 0);
     const auto file = PmemFile::open({link, 0, &device_.calls()});
-    expect_refused(file, Errc::permission, "not a link");
+    expect_refused(file, Errc::permission, "it is a link");
 }
 
 TEST_F(DaxDeviceTest, OtherDevicesAreRefused) {

@@ -30,8 +30,10 @@ enum class Call : std::uint8_t {
     close,
     fstat,
     fstatvfs,
+    fstatfs,
     flock,
     posix_fallocate,
+    ftruncate,
     fallocate,
     block_device_size,
     pread,
@@ -56,7 +58,7 @@ enum class Call : std::uint8_t {
     pmem_flush,
     pmem_drain,
 };
-inline constexpr std::size_t kCalls = 32;
+inline constexpr std::size_t kCalls = 34;
 
 constexpr std::string_view name(Call call) noexcept {
     constexpr std::array<std::string_view, kCalls> kNames{"none",
@@ -66,8 +68,10 @@ constexpr std::string_view name(Call call) noexcept {
                                                           "close",
                                                           "fstat",
                                                           "fstatvfs",
+                                                          "fstatfs",
                                                           "flock",
                                                           "posix_fallocate",
+                                                          "ftruncate",
                                                           "fallocate",
                                                           "block_device_size",
                                                           "pread",
@@ -250,6 +254,10 @@ inline const SystemCalls& faulty_system_calls() {
             [](int fd, struct statvfs* out) {
                 return or_fail(Call::fstatvfs, -1, [=] { return real.fstatvfs(fd, out); });
             },
+        .fstatfs =
+            [](int fd, struct statfs* out) {
+                return or_fail(Call::fstatfs, -1, [=] { return real.fstatfs(fd, out); });
+            },
         .flock =
             [](int fd, int operation) {
                 return or_fail(Call::flock, -1, [=] { return real.flock(fd, operation); });
@@ -259,6 +267,10 @@ inline const SystemCalls& faulty_system_calls() {
                 const bool struck = strikes(Call::posix_fallocate);  // it returns its error
                 return done(Call::posix_fallocate,
                             struck ? fault_errno() : real.posix_fallocate(fd, offset, length));
+            },
+        .ftruncate =
+            [](int fd, off_t length) {
+                return or_fail(Call::ftruncate, -1, [=] { return real.ftruncate(fd, length); });
             },
         .fallocate =
             [](int fd, int mode, off_t offset, off_t length) {

@@ -108,10 +108,10 @@ TEST_F(PmemFileTest, ALinkIsRefusedAndWhatItNamesIsUntouched) {
     std::ofstream(target) << std::string(2 * kMiB, 'x');
     ASSERT_EQ(::chmod(target.c_str(), 0600), 0);
     ASSERT_EQ(::symlink(target.c_str(), path().c_str()), 0);
-    expect_refused(open(), Errc::permission, "not a link", 2);
+    expect_refused(open(), Errc::permission, "it is a link", 2);
     EXPECT_EQ(status(target).st_size, static_cast<off_t>(2 * kMiB));
     ASSERT_EQ(::unlink(target.c_str()), 0);
-    expect_refused(open(), Errc::permission, "not a link", 1);  // dangling: nothing is created
+    expect_refused(open(), Errc::permission, "it is a link", 1);  // dangling: nothing is created
 }
 
 TEST_F(PmemFileTest, AFileThatOthersMayReadOrWriteIsRefused) {
@@ -142,7 +142,7 @@ TEST_F(PmemFileTest, AFileThatIsTooSmallIsRefused) {
     EXPECT_EQ(status(path()).st_size, static_cast<off_t>(2 * kMiB - 1)) << "it was grown";
     make_file(PmemFile::kMinimumBytes - 1);
     expect_refused(open(0), Errc::invalid_argument, "too small", 1);
-    make_file(0);
+    make_file(1);
     expect_refused(open(0), Errc::invalid_argument, "too small", 1);
 }
 

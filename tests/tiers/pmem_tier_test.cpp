@@ -129,5 +129,19 @@ TEST(PmemTier, PagesThatCannotBeAdvisedAwayDoNoHarm) {
     EXPECT_TRUE(read_all(*tier, *extent) == bytes);
 }
 
+// What is left where a process was killed in the middle of making one.
+TEST(PmemTier, AnEmptyFileIsAsGoodAsNone) {
+    const ScratchFolder folder;
+    const std::string path = folder.file("pmem");
+    const int file = ::open(path.c_str(), O_CREAT | O_WRONLY, 0600);
+    ASSERT_GE(file, 0);
+    ::close(file);
+    {
+        const auto tier = PmemTier::create({TierId{}, path, std::uint64_t{2} << 20});
+        ASSERT_TRUE(tier.has_value()) << tier.error().message();
+    }
+    EXPECT_EQ(folder.entries(), 0U) << "and goes as one that was made";
+}
+
 }  // namespace
 }  // namespace frostline

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -265,6 +266,58 @@ TEST_F(SwapTierTest, BlocksThatAreNeededNoLongerAreGivenBack) {
     }
     EXPECT_GE(on_disk(), 12 * kMiB) << "used without blocks";
     EXPECT_TRUE(read_all(*tier, held[0]) == kept);
+}
+
+TEST_F(SwapTierTest, ItsBlocksAreFreeAtOnceWhoeverHoldsTheFile) {
+    auto tier = *create(8 * kMiB);
+    ASSERT_TRUE(tier->reserve(4 * kMiB).has_value());
+    const int held = ::dup(swap_file());  // as a forked child has it
+    ASSERT_GE(held, 0);
+    tier.reset();
+    struct stat status = {};
+    ASSERT_EQ(::fstat(held, &status), 0);
+    EXPECT_EQ(status.st_blocks, 0);
+    ::close(held);
+}
+
+TEST_F(SwapTierTest, InMemoryItSaysThatNothingIsSaved) {
+    const ScratchFolder memory(ScratchFolder::On::memory);
+    if (memory.path().rfind("/dev/shm", 0) != 0) return;  // there is no such place
+    const auto tier = *create_in(memory.path(), kMiB, kMiB);
+    EXPECT_EQ(tier->info().label, Label::emulated);
+    EXPECT_NE(tier->info().fallback.find("lies in memory"), std::string::npos);
+}
+
+TEST_F(SwapTierTest, TheShellsLimitOnFilesIsAnErrorAndNoSignal) {
+    rlimit before = {};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit small = {2 * kMiB, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    {
+        const auto tier = create(8 * kMiB);
+        ASSERT_TRUE(tier.has_value()) << tier.error().message();
+        const Extent fits = *(*tier)->reserve(kMiB);
+        const Bytes bytes = fill(**tier, fits);
+        const auto refused = (*tier)->reserve(2 * kMiB);
+        ASSERT_FALSE(refused.has_value());
+        EXPECT_EQ(refused.error().native(), EFBIG);
+        EXPECT_TRUE(read_all(**tier, fits) == bytes);
+        EXPECT_EQ(PmemTier::create({TierId{}, folder_.file("pmem"), 4 * kMiB}).error().native(),
+                  EFBIG);
+    }
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+TEST_F(SwapTierTest, AClosedTierSaysWhy) {
+    const auto tier = *create(kMiB);
+    const Extent extent = *tier->reserve(kPageBytes);
+    {
+        const FaultInjection fault({.call = Call::uring_result, .error = EROFS});
+        EXPECT_FALSE(tier->write(extent, 0, Bytes(kPageBytes)).has_value());
+    }
+    const auto refused = tier->reserve(1);
+    EXPECT_EQ(refused.error().code(), Errc::closed);
+    EXPECT_NE(std::strstr(refused.error().message(), "Read-only file system"), nullptr);
 }
 
 TEST_F(SwapTierTest, WhereHolesCannotBePunchedBlocksStay) {

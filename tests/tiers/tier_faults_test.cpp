@@ -94,6 +94,7 @@ bool may_pass_unnoticed(Call call) {
         case Call::madvise:
         case Call::unlink:
         case Call::fallocate:
+        case Call::ftruncate:
         case Call::getcpu:
         case Call::move_pages:
         case Call::pmem_memcpy:

@@ -25,7 +25,10 @@ def _places(swap):
     """One path, or several as PATH has them."""
     if swap is None or isinstance(swap, (str, bytes, os.PathLike)):
         return None if swap is None else os.fsencode(swap)
-    return b":".join(os.fsencode(place) for place in swap)
+    try:
+        return b":".join(os.fsencode(place) for place in swap)
+    except TypeError:
+        raise TypeError(f"swap: expected a path or a list of paths, not {swap!r}") from None
 
 
 class offload:  # noqa: N801 (reads like a context manager of the standard library)
