@@ -7,6 +7,7 @@
 // Counting goes on without a fault armed: FaultInjection(Fault{}) counts and injects nothing.
 #pragma once
 
+#include "tests/tiers/system_call.h"
 #include "tiers/system_calls.h"
 
 #include <sys/mman.h>
@@ -18,85 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <string_view>
 
 namespace frostline {
-
-enum class Call : std::uint8_t {
-    none,
-    open,
-    mkostemp,
-    unlink,
-    close,
-    fstat,
-    fstatvfs,
-    fstatfs,
-    flock,
-    posix_fallocate,
-    ftruncate,
-    fallocate,
-    block_device_size,
-    pread,
-    pwrite,
-    mmap,
-    munmap,
-    madvise,
-    mbind,
-    move_pages,
-    sched_setaffinity,
-    getcpu,
-    uring_init,
-    uring_register_files,
-    uring_register_buffers,
-    uring_submit_and_wait,
-    uring_result,
-    pmem_map_file,
-    pmem_unmap,
-    pmem_msync,
-    pmem_memcpy,
-    pmem_memset,
-    pmem_flush,
-    pmem_drain,
-};
-inline constexpr std::size_t kCalls = 34;
-
-constexpr std::string_view name(Call call) noexcept {
-    constexpr std::array<std::string_view, kCalls> kNames{"none",
-                                                          "open",
-                                                          "mkostemp",
-                                                          "unlink",
-                                                          "close",
-                                                          "fstat",
-                                                          "fstatvfs",
-                                                          "fstatfs",
-                                                          "flock",
-                                                          "posix_fallocate",
-                                                          "ftruncate",
-                                                          "fallocate",
-                                                          "block_device_size",
-                                                          "pread",
-                                                          "pwrite",
-                                                          "mmap",
-                                                          "munmap",
-                                                          "madvise",
-                                                          "mbind",
-                                                          "move_pages",
-                                                          "sched_setaffinity",
-                                                          "getcpu",
-                                                          "uring_init",
-                                                          "uring_register_files",
-                                                          "uring_register_buffers",
-                                                          "uring_submit_and_wait",
-                                                          "uring_result",
-                                                          "pmem_map_file",
-                                                          "pmem_unmap",
-                                                          "pmem_msync",
-                                                          "pmem_memcpy",
-                                                          "pmem_memset",
-                                                          "pmem_flush",
-                                                          "pmem_drain"};
-    return kNames[static_cast<std::size_t>(call)];
-}
 
 /// What goes wrong: the `nth` use of `call` (from 1), and with `from_then_on` every later one.
 struct Fault {
