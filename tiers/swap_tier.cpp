@@ -146,6 +146,7 @@ Result<void> SwapTier::allocate_for(std::uint64_t offset, std::uint64_t size_byt
         if (step != missing && files_.allocate(step.start, step.size_bytes()).has_value()) {
             missing = step;
         } else {
+            if (step != missing) give_back_remains(step);
             FROSTLINE_TRY_VOID(files_.allocate(missing.start, missing.size_bytes()));
         }
         room_.add_blocks(missing);

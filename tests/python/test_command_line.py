@@ -143,13 +143,13 @@ def test_check_moves_data_through_all_tiers(tmp_path):
     assert done.returncode == 0 and done.stderr == "", done
     for name in ("dram", "pmem", "swap"):
         assert any(line.startswith(name) for line in done.stdout.splitlines()), done.stdout
-    assert "went through all of them unchanged" in done.stdout
+    assert "each tier was written and read by itself" in done.stdout
     assert os.listdir(tmp_path) == []
 
 
 def test_check_of_dram_alone():
     done = run("check", "--dram", "4MiB")
-    assert done.returncode == 0 and "4.0 MiB went through" in done.stdout
+    assert done.returncode == 0 and "together they held 4.0 MiB unchanged" in done.stdout
 
 
 @pytest.mark.parametrize("arguments,expected", [
@@ -175,11 +175,17 @@ def test_check_without_a_budget():
     assert "dram" in refused(1, "check") or "dram" in refused(2, "check")
 
 
+def test_check_says_when_there_is_too_little_to_check(tmp_path):
+    assert "too little to check" in refused(1, "check", "--dram", "4KiB")
+    assert "far" in refused(1, "check", "--dram", "4MiB", "--far_node", "0", "--far_bytes", "4KiB")
+
+
 def test_places_that_are_not_there(tmp_path):
     missing = tmp_path / "missing"
     assert str(missing) in refused(1, "check", "--dram", "1MiB", "--swap", missing)
     assert str(missing) in refused(1, "check", "--dram", "1MiB", "--pmem", missing / "pmem")
     (tmp_path / "small").touch(mode=0o600)
+    (tmp_path / "small").write_bytes(b"x")
     assert "too small" in refused(1, "check", "--dram", "1MiB", "--pmem", tmp_path / "small")
 
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <stdlib.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -36,6 +38,12 @@ class ScratchFolder {
 
     const std::string& path() const { return path_; }
     std::string file(const std::string& name) const { return path_ + "/" + name; }
+    /// Whether it lies in memory after all, as /tmp does on many machines.
+    bool in_memory() const {
+        struct statfs system = {};
+        EXPECT_EQ(::statfs(path_.c_str(), &system), 0);
+        return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+    }
     std::size_t entries() const {
         const std::filesystem::directory_iterator all(path_);
         return static_cast<std::size_t>(std::distance(begin(all), end(all)));

@@ -25,7 +25,6 @@ class TierConformance : public testing::TestWithParam<Specimen> {
         return tier_of(GetParam(), folder_, capacity_bytes);
     }
 
-   private:
     ScratchFolder folder_{place_of(GetParam(), ScratchFolder::On::disk)};
 };
 
@@ -301,7 +300,9 @@ TEST_P(TierConformance, ItsCardSaysWhatItIs) {
     const bool pmem = GetParam() == Specimen::pmem || real_pmem;
     EXPECT_EQ(info.kind, memory ? TierKind::dram : pmem ? TierKind::pmem : TierKind::swap);
     // Also where the environment makes libpmem call a file persistent memory.
-    EXPECT_EQ(info.label, pmem && !real_pmem ? Label::emulated : Label::real);
+    const bool swap_in_memory = is_swap(GetParam()) && folder_.in_memory();
+    const bool emulated = (pmem && !real_pmem) || swap_in_memory;
+    EXPECT_EQ(info.label, emulated ? Label::emulated : Label::real);
     EXPECT_EQ(info.host_addressable, memory || pmem);
     EXPECT_EQ(info.durable, pmem);
     EXPECT_EQ(info.location.empty(), memory);
