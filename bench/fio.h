@@ -6,7 +6,7 @@
 
 namespace frostline::bench {
 
-/// One job with io_uring and O_DIRECT, its buffers and file registered.
+/// One job with io_uring and O_DIRECT, its buffers in huge pages, buffers and file registered.
 struct FioJob {
     std::string folder;   ///< its file stays there for the next job
     std::string pattern;  ///< fio's `rw`: write, read, rw, randwrite, randread

@@ -34,12 +34,12 @@ class Contest {
         const double gib = static_cast<double>(total_bytes) / kGib;
         const auto our_speed = [&] {
             const CopyTime time = ours();
-            our_cpu.push_back(time.cpu_s / gib);
+            our_cpu.push_back(time.cpu_s * 1e3 / gib);
             return static_cast<double>(total_bytes) / time.seconds * per_byte_;
         };
         const auto fio_speed = [&] {
             const FioResult result = run_fio(job);
-            fio_cpu.push_back(result.cpu_s / gib);
+            fio_cpu.push_back(result.cpu_s * 1e3 / gib);
             return result.bytes_per_s * per_byte_;
         };
         // The first of each is the warm-up, which alternate() leaves out of the speeds.
@@ -51,7 +51,7 @@ class Contest {
         const std::string with =
             fmt::format("fio {}, {} KiB, depth {}", job.pattern, job.block_bytes / 1024, job.depth);
         rows.push_back(compare_row("tiers", name_, unit_, with, "real", speed, bar_));
-        rows.push_back(compare_row("tiers", name_ + ", CPU", "s/GiB", with, "real",
+        rows.push_back(compare_row("tiers", name_ + ", CPU", "ms/GiB", with, "real",
                                    {without_first(our_cpu), without_first(fio_cpu)}));
     }
 
