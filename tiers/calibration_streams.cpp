@@ -1,6 +1,8 @@
 // Reserving, choosing the size of transfers, and keeping them going.
 #include "tiers/calibration_streams.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -37,8 +39,10 @@ CalibrationStreams::~CalibrationStreams() {
 
 Result<void> CalibrationStreams::prepare() {
     buffer_bytes_ = std::min(options_.piece_bytes * options_.pieces, kMostBufferBytes);
-    buffer_.reset(
-        static_cast<std::byte*>(::operator new[](buffer_bytes_, std::align_val_t{kPageBytes})));
+    buffer_.reset(static_cast<std::byte*>(
+        ::operator new[](buffer_bytes_, std::align_val_t{kBufferAlignment})));
+    // As the DRAM tier's large extents have: a disk is up to three times as fast from and to them.
+    (void)::madvise(buffer_.get(), buffer_bytes_, MADV_HUGEPAGE);  // where there are any
     fill({buffer_.get(), buffer_bytes_});
     FROSTLINE_TRY(queue_, options_.tier->open_queue());
     pieces_.reserve(options_.pieces);

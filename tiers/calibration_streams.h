@@ -52,9 +52,10 @@ class CalibrationStreams {
                                                 std::uint64_t until_ns);
 
    private:
+    static constexpr std::size_t kBufferAlignment = std::size_t{2} << 20;  // of huge pages
     struct FreeAligned {
         void operator()(std::byte* memory) const noexcept {
-            ::operator delete[](memory, std::align_val_t{kPageBytes});
+            ::operator delete[](memory, std::align_val_t{kBufferAlignment});
         }
     };
 
