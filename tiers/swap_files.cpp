@@ -177,29 +177,42 @@ SwapFiles::Place SwapFiles::place(std::uint64_t offset) const noexcept {
             stripe / files_.size() * kStripeBytes + within, kStripeBytes - within};
 }
 
+SwapFiles::Part SwapFiles::part(std::size_t file, std::uint64_t offset,
+                                std::uint64_t size_bytes) const noexcept {
+    const std::uint64_t start = bytes_before(file, offset);
+    return {static_cast<off_t>(start),
+            static_cast<off_t>(bytes_before(file, offset + size_bytes) - start)};
+}
+
+int SwapFiles::change_blocks(const File& file, int mode, const Part& part) const noexcept {
+    int error = EINTR;
+    while (error == EINTR) {
+        const int result = calls_->fallocate(file.descriptor.get(), mode, part.start, part.length);
+        error = result == 0 ? 0 : errno;
+    }
+    return error;
+}
+
 Result<void> SwapFiles::allocate(std::uint64_t offset, std::uint64_t size_bytes) const {
     for (std::size_t i = 0; i < files_.size(); ++i) {
-        const auto start = static_cast<off_t>(bytes_before(i, offset));
-        const auto length = static_cast<off_t>(bytes_before(i, offset + size_bytes)) - start;
-        if (length == 0) continue;
-        const int fd = files_[i].descriptor.get();
-        const auto end = static_cast<std::uint64_t>(start + length);
-        if (files_[i].device_bytes == 0 && end > file_size_limit_bytes()) {
-            return system_error(EFBIG, "swap tier in '{}': cannot grow to {} bytes (ulimit -f)",
-                                files_[i].name, end);
-        }
+        const File& file = files_[i];
+        const Part part = this->part(i, offset, size_bytes);
+        if (part.length == 0) continue;
         int error = EINTR;
-        while (error == EINTR) {
-            if (files_[i].device_bytes == 0) {
-                error = calls_->posix_fallocate(fd, start, length);
-            } else {
-                // What lies on a device is somebody else's.
-                constexpr int kZero = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
-                error = calls_->fallocate(fd, kZero, start, length) == 0 ? 0 : errno;
+        if (file.device_bytes > 0) {
+            // What lies on a device is somebody else's.
+            error = change_blocks(file, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, part);
+        } else if (const auto end = static_cast<std::uint64_t>(part.start + part.length);
+                   end > file_size_limit_bytes()) {
+            return system_error(EFBIG, "swap tier in '{}': cannot grow to {} bytes (ulimit -f)",
+                                file.name, end);
+        } else {
+            while (error == EINTR) {
+                error = calls_->posix_fallocate(file.descriptor.get(), part.start, part.length);
             }
         }
         if (error != 0) {
-            return system_error(error, "swap tier in '{}': cannot grow by {} bytes", files_[i].name,
+            return system_error(error, "swap tier in '{}': cannot grow by {} bytes", file.name,
                                 size_bytes);
         }
     }
@@ -208,16 +221,12 @@ Result<void> SwapFiles::allocate(std::uint64_t offset, std::uint64_t size_bytes)
 
 Result<void> SwapFiles::punch(std::uint64_t offset, std::uint64_t size_bytes) const {
     for (std::size_t i = 0; i < files_.size(); ++i) {
-        const auto start = static_cast<off_t>(bytes_before(i, offset));
-        const auto length = static_cast<off_t>(bytes_before(i, offset + size_bytes)) - start;
-        if (length == 0) continue;
-        constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-        int result = -1;
-        do {
-            result = calls_->fallocate(files_[i].descriptor.get(), kPunch, start, length);
-        } while (result != 0 && errno == EINTR);
-        if (result != 0) {
-            return system_error(errno, "swap tier in '{}': cannot give {} bytes back",
+        const Part part = this->part(i, offset, size_bytes);
+        if (part.length == 0) continue;
+        const int error =
+            change_blocks(files_[i], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, part);
+        if (error != 0) {
+            return system_error(error, "swap tier in '{}': cannot give {} bytes back",
                                 files_[i].name, size_bytes);
         }
     }

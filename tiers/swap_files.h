@@ -75,10 +75,18 @@ class SwapFiles {
         dev_t file_system = 0;           ///< that an unnamed file lies on
     };
 
+    // What of a range lies in one file; a length of 0: nothing.
+    struct Part {
+        off_t start;
+        off_t length;
+    };
+
     SwapFiles() = default;
     static Result<File> open_place(const Options& options, const std::string& place);
     static Result<File> open_device(const Options& options, const std::string& place);
     std::uint64_t striped(std::uint64_t smallest_bytes) const noexcept;
+    Part part(std::size_t file, std::uint64_t offset, std::uint64_t size_bytes) const noexcept;
+    int change_blocks(const File& file, int mode, const Part& part) const noexcept;
     std::uint64_t bytes_before(std::size_t file, std::uint64_t offset) const noexcept;
 
     const SystemCalls* calls_ = nullptr;
