@@ -2,6 +2,7 @@
 // way leaves the old copy authoritative, gives back what was reserved, and is reported.
 #include "migration/mover.h"
 
+#include "tests/tiers/inert_tier.h"
 #include "tests/tiers/tier_specimen.h"
 #include "tiers/checksum.h"
 
@@ -190,33 +191,16 @@ TEST_F(MoverTest, a_tier_without_room_refuses) {
 
 TEST_F(MoverTest, a_copy_that_cannot_be_queued_is_rolled_back) {
     // A tier of a kind to which there is no path stands in for pmem.
-    class NoPath final : public Tier {
+    class NoPath final : public InertTier {
        public:
-        const TierInfo& info() const noexcept override { return info_; }
+        NoPath() : InertTier({.id = kPmem, .kind = TierKind::device}) {}
         TierUsage usage() const noexcept override { return {reserved, reserved, true}; }
         Result<Extent> reserve(std::uint64_t size_bytes) noexcept override {
             reserved += size_bytes;
             return Extent{kPmem, 0, size_bytes};
         }
         void release(const Extent& extent) noexcept override { reserved -= extent.length_bytes; }
-        Result<void> write(const Extent&, std::uint64_t,
-                           std::span<const std::byte>) noexcept override {
-            return ok();
-        }
-        Result<void> read(const Extent&, std::uint64_t, std::span<std::byte>) noexcept override {
-            return ok();
-        }
-        using Tier::fence;
-        Result<void> fence(std::span<const Extent>) noexcept override { return ok(); }
-        std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
-        Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
-            return std::unique_ptr<TransferQueue>();
-        }
-        void calibrated(const TierSpeed&) noexcept override {}
         std::uint64_t reserved = 0;
-
-       private:
-        TierInfo info_{.id = kPmem, .kind = TierKind::device, .location = {}};
     } no_path;
     Tier* const pmem = std::exchange(order_[1], &no_path);
     TensorRecord& tensor = tensor_in(kDram);

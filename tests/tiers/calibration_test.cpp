@@ -2,6 +2,7 @@
 // all of it back whatever fails.
 #include "tiers/calibration.h"
 
+#include "tests/tiers/inert_tier.h"
 #include "tests/tiers/scripted_tier.h"
 #include "tests/tiers/tier_specimen.h"
 
@@ -164,18 +165,13 @@ TEST(Calibration, the_fewest_writers_within_five_percent_are_best) {
 }
 
 // Takes real time, because threads share it: a byte is written only under one of a few permits.
-class CrowdedTier final : public Tier {
+class CrowdedTier final : public InertTier {
    public:
-    explicit CrowdedTier(int permits) : permits_(permits) {
-        info_.kind = TierKind::pmem;
-        info_.capacity_bytes = 256 * kMi;
-    }
-    const TierInfo& info() const noexcept override { return info_; }
-    TierUsage usage() const noexcept override { return {}; }
+    explicit CrowdedTier(int permits)
+        : InertTier({.kind = TierKind::pmem, .capacity_bytes = 256 * kMi}), permits_(permits) {}
     Result<Extent> reserve(std::uint64_t size_bytes) noexcept override {
         return Extent{TierId{}, 0, size_bytes};
     }
-    void release(const Extent&) noexcept override {}
     Result<void> write(const Extent&, std::uint64_t, std::span<const std::byte>) noexcept override {
         std::unique_lock lock(mutex_);
         freed_.wait(lock, [this] { return permits_ > 0; });
@@ -187,19 +183,8 @@ class CrowdedTier final : public Tier {
         freed_.notify_one();
         return ok();
     }
-    Result<void> read(const Extent&, std::uint64_t, std::span<std::byte>) noexcept override {
-        return ok();
-    }
-    using Tier::fence;
-    Result<void> fence(std::span<const Extent>) noexcept override { return ok(); }
-    std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
-    Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
-        return std::unique_ptr<TransferQueue>();
-    }
-    void calibrated(const TierSpeed&) noexcept override {}
 
    private:
-    TierInfo info_;
     std::mutex mutex_;  // guards permits_
     std::condition_variable freed_;
     int permits_;

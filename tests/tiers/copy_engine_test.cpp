@@ -1,6 +1,7 @@
 // Proves that the copy engine completes every copy exactly once, however it ends. That the bytes
 // arrive is in copy_pairs_test.cpp.
 #include "tiers/copy_engine.h"
+#include "tests/tiers/inert_tier.h"
 #include "tests/tiers/tier_specimen.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +21,9 @@ std::unique_ptr<CopyEngine> engine_with(std::uint64_t chunk_bytes, bool workers 
 }
 
 // A tier that tells of itself what the test says and does nothing.
-class StubTier final : public Tier {
+class StubTier final : public InertTier {
    public:
-    explicit StubTier(TierKind kind) { info_.kind = kind; }
-    const TierInfo& info() const noexcept override { return info_; }
-    TierUsage usage() const noexcept override { return {}; }
-    Result<Extent> reserve(std::uint64_t) noexcept override { return refusal_; }
-    void release(const Extent&) noexcept override {}
+    explicit StubTier(TierKind kind) : InertTier({.kind = kind}) {}
     Result<void> write(const Extent&, std::uint64_t offset,
                        std::span<const std::byte>) noexcept override {
         ++writes;
@@ -44,11 +41,6 @@ class StubTier final : public Tier {
         if (fail_fence) return refusal_;
         return ok();
     }
-    std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
-    Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
-        return std::unique_ptr<TransferQueue>();
-    }
-    void calibrated(const TierSpeed&) noexcept override {}
 
     std::uint64_t fail_write_at = UINT64_MAX;
     std::uint64_t fail_read_at = UINT64_MAX;
@@ -58,7 +50,6 @@ class StubTier final : public Tier {
     std::atomic<int> fences{0};
 
    private:
-    TierInfo info_;
     Error refusal_{Errc::io, 5, "the stub refused"};
 };
 

@@ -31,10 +31,10 @@ std::unique_ptr<CopyEngine> engine_with(std::uint64_t chunk_bytes) {
 }
 
 CopyOutcome copy(CopyEngine& engine, Tier& from, const Extent& source, Tier& to,
-                 const Extent& target) {
+                 const Extent& target, bool with_checksum = true) {
     std::promise<CopyOutcome> ended;
     const auto ticket =
-        engine.submit({&from, source, &to, target, true,
+        engine.submit({&from, source, &to, target, with_checksum,
                        [&](const CopyOutcome& outcome) { ended.set_value(outcome); }});
     if (!ticket) return {ticket.error(), 0};
     return ended.get_future().get();
@@ -76,12 +76,7 @@ TEST_P(CopyPairs, BytesArriveAndTheirChecksumIsTold) {
             const Bytes bytes = random_bytes(random, size);
             ASSERT_TRUE(from->write(source, 0, bytes).has_value());
             ASSERT_TRUE(from->fence(source).has_value());
-            std::promise<CopyOutcome> ended;
-            const auto ticket =
-                engine->submit({from.get(), source, to.get(), target, with_checksum,
-                                [&](const CopyOutcome& outcome) { ended.set_value(outcome); }});
-            ASSERT_TRUE(ticket.has_value()) << ticket.error().message();
-            const CopyOutcome outcome = ended.get_future().get();
+            const CopyOutcome outcome = copy(*engine, *from, source, *to, target, with_checksum);
             ASSERT_TRUE(outcome.status.has_value()) << outcome.status.error().message();
             EXPECT_EQ(outcome.checksum, with_checksum ? sum_of_pages(bytes) : 0);
             EXPECT_EQ(checksum(bytes), sum_of_pages(bytes));

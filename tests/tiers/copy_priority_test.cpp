@@ -1,5 +1,6 @@
 // Proves that the more urgent copy goes first, also midway through another and after it was made
 // more urgent, that queues are bounded, and that one fence serves a batch.
+#include "tests/tiers/inert_tier.h"
 #include "tests/tiers/tier_specimen.h"
 #include "tiers/copy_engine.h"
 
@@ -119,24 +120,12 @@ TEST(CopyQueues, AreBoundedAndSayWhenTheyAreFull) {
 }
 
 // A durable tier that counts what it is asked.
-class CountingTier final : public Tier {
+class CountingTier final : public InertTier {
    public:
-    CountingTier() {
-        info_.kind = TierKind::pmem;
-        info_.durable = true;
-    }
-    const TierInfo& info() const noexcept override { return info_; }
-    TierUsage usage() const noexcept override { return {}; }
-    Result<Extent> reserve(std::uint64_t) noexcept override {
-        return Error(Errc::no_space, 0, "it has no room");
-    }
-    void release(const Extent&) noexcept override {}
+    CountingTier() : InertTier({.kind = TierKind::pmem, .durable = true}) {}
     Result<void> write(const Extent& extent, std::uint64_t,
                        std::span<const std::byte>) noexcept override {
         if (extent.offset == 0) first_write_waits.wait();
-        return ok();
-    }
-    Result<void> read(const Extent&, std::uint64_t, std::span<std::byte>) noexcept override {
         return ok();
     }
     using Tier::fence;
@@ -147,18 +136,10 @@ class CountingTier final : public Tier {
         }
         return ok();
     }
-    std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
-    Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
-        return std::unique_ptr<TransferQueue>();
-    }
-    void calibrated(const TierSpeed& speed) noexcept override { info_.speed = speed; }
 
     std::latch first_write_waits{1};
     std::atomic<int> fences{0};
     std::uint64_t bad_offset = UINT64_MAX;
-
-   private:
-    TierInfo info_;
 };
 
 // Submits copies while the worker is held up by the first, and returns how many ended well.
@@ -206,37 +187,16 @@ TEST(CopyBatches, WhatWasFencedTogetherFailsTogether) {
 }
 
 TEST(CopyWorkers, AreAsManyAsTheTargetTakesAndAreBoundNearIt) {
-    class NearTier final : public Tier {
+    class NearTier final : public InertTier {
        public:
-        NearTier() {
-            info_.kind = TierKind::pmem;
-            info_.numa_node = 3;
-            info_.speed.best_writers = 2;
-        }
-        const TierInfo& info() const noexcept override { return info_; }
-        TierUsage usage() const noexcept override { return {}; }
-        Result<Extent> reserve(std::uint64_t) noexcept override {
-            return Error(Errc::no_space, 0, "it has no room");
-        }
-        void release(const Extent&) noexcept override {}
+        NearTier()
+            : InertTier({.kind = TierKind::pmem, .numa_node = 3, .speed = {.best_writers = 2}}) {}
         Result<void> write(const Extent&, std::uint64_t,
                            std::span<const std::byte>) noexcept override {
             both_write.arrive_and_wait();  // one worker alone would wait for ever
             return ok();
         }
-        Result<void> read(const Extent&, std::uint64_t, std::span<std::byte>) noexcept override {
-            return ok();
-        }
-        Result<void> fence(std::span<const Extent>) noexcept override { return ok(); }
-        std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
-        Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
-            return std::unique_ptr<TransferQueue>();
-        }
-        void calibrated(const TierSpeed&) noexcept override {}
         std::latch both_write{2};
-
-       private:
-        TierInfo info_;
     };
     if (std::thread::hardware_concurrency() < 2) return;  // then one worker is right
     NearTier tier;
