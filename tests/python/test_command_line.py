@@ -72,6 +72,7 @@ def own_cache(tmp_path_factory, monkeypatch):
     """A cache of measurements that starts empty."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.delenv("FROSTLINE_CALIBRATION", raising=False)
     return folder / "frostline" / "calibration.json"
 
 
