@@ -46,7 +46,7 @@ void Extents::shuffle() {
 void Extents::fill() const {
     std::mt19937_64 random(2);
     for (const Extent& each : extents_) {
-        std::byte* const address = tier_.host_address(each);
+        std::byte* const address = tier_.address(each);
         for (std::uint64_t at = 0; at < each.length_bytes; at += sizeof(std::uint64_t)) {
             const std::uint64_t word = random();
             std::memcpy(address + at, &word, sizeof word);

@@ -47,7 +47,7 @@ struct Memory {
         second.fill();
     }
     static std::byte* address(const Extents& extents) {
-        return extents.tier().host_address(extents.all().front());
+        return extents.tier().address(extents.all().front());
     }
 };
 

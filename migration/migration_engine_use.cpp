@@ -84,7 +84,7 @@ PinnedBytes MigrationEngine::pin_in_dram(TensorRecord& tensor, Access access) {
         tensor.residency.pin(tensor.id().generation, access) == Residency::PinResult::pinned,
         "a living tensor could not be pinned");
     const Extent& extent = tensor.copy_in(kDram)->extent;
-    return {&tensor, {options_.dram->host_address(extent), tensor.size_bytes}};
+    return {&tensor, {options_.dram->address(extent), tensor.size_bytes}};
 }
 
 void MigrationEngine::count_use(const TensorRecord& tensor, std::uint64_t stall_ns) {

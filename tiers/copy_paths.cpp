@@ -26,15 +26,14 @@ CopyMethod copy_method(TierKind source, TierKind target) noexcept {
 Result<std::span<const std::byte>> copy_chunk(const CopyChunk& chunk) noexcept {
     if (chunk.method == write) {
         const std::span<const std::byte> bytes(
-            chunk.source_tier->host_address(*chunk.source) + chunk.offset, chunk.size_bytes);
+            chunk.source_tier->address(*chunk.source) + chunk.offset, chunk.size_bytes);
         FROSTLINE_TRY_VOID(chunk.target_tier->write(*chunk.target, chunk.offset, bytes));
         return bytes;
     }
     const std::span<std::byte> bytes =
         chunk.method == staged
             ? chunk.staging.first(chunk.size_bytes)
-            : std::span(chunk.target_tier->host_address(*chunk.target) + chunk.offset,
-                        chunk.size_bytes);
+            : std::span(chunk.target_tier->address(*chunk.target) + chunk.offset, chunk.size_bytes);
     FROSTLINE_TRY_VOID(chunk.source_tier->read(*chunk.source, chunk.offset, bytes));
     if (chunk.method == staged) {
         FROSTLINE_TRY_VOID(chunk.target_tier->write(*chunk.target, chunk.offset, bytes));

@@ -224,7 +224,7 @@ void DramTier::release(const Extent& extent) noexcept {
 }
 
 void DramTier::give_locked(DramArena& arena, const Extent& extent) {
-    const std::uint64_t offset = arena.offset(host_address(extent));
+    const std::uint64_t offset = arena.offset(address(extent));
     const std::uint64_t charged = round_up_to_page(extent.length_bytes);
     try {
         arena.give({offset, offset + charged});
@@ -240,7 +240,7 @@ void DramTier::give_locked(DramArena& arena, const Extent& extent) {
     };
     try {
         // Where the kernel does not say, pages are kept as if they lay well.
-        (void)find_misplaced(*calls_, {host_address(extent), charged}, arena.nodes(), drop);
+        (void)find_misplaced(*calls_, {address(extent), charged}, arena.nodes(), drop);
     } catch (const std::bad_alloc&) {
         // Nor is it worth more than that.
     }
@@ -276,14 +276,14 @@ void DramTier::cancel_adoption(const Extent& extent) noexcept {
 Result<void> DramTier::write(const Extent& extent, std::uint64_t offset,
                              std::span<const std::byte> bytes) noexcept {
     if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
-    std::memcpy(host_address(extent) + offset, bytes.data(), bytes.size());
+    std::memcpy(address(extent) + offset, bytes.data(), bytes.size());
     return ok();
 }
 
 Result<void> DramTier::read(const Extent& extent, std::uint64_t offset,
                             std::span<std::byte> bytes) noexcept {
     if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
-    std::memcpy(bytes.data(), host_address(extent) + offset, bytes.size());
+    std::memcpy(bytes.data(), address(extent) + offset, bytes.size());
     return ok();
 }
 
@@ -291,7 +291,7 @@ Result<void> DramTier::fence(std::span<const Extent>) noexcept {
     return ok();
 }
 
-std::byte* DramTier::host_address(const Extent& extent) const noexcept {
+std::byte* DramTier::address(const Extent& extent) const noexcept {
     return reinterpret_cast<std::byte*>(extent.offset);
 }
 
@@ -306,7 +306,7 @@ std::uint64_t DramTier::cached_bytes() const noexcept {
 
 Result<Placement> DramTier::placement(const Extent& extent) const noexcept {
     try {
-        return placement_of(*calls_, {host_address(extent), extent.length_bytes});
+        return placement_of(*calls_, {address(extent), extent.length_bytes});
     } catch (const std::bad_alloc&) {
         return no_memory();
     }
@@ -348,7 +348,7 @@ Result<void> DramTier::make_room(std::uint64_t growth_bytes, const DramArena* in
 // By address; nullptr if it is in none.
 DramArena* DramTier::arena_of(const Extent& extent) noexcept {
     const auto found = std::find_if(arenas_.begin(), arenas_.end(), [&](const DramArena& each) {
-        return each.contains(host_address(extent));
+        return each.contains(address(extent));
     });
     return found == arenas_.end() ? nullptr : &*found;
 }

@@ -68,7 +68,7 @@ class DramTier final : public Tier {
                       std::span<std::byte> bytes) noexcept override;
     using Tier::fence;
     Result<void> fence(std::span<const Extent> extents) noexcept override;
-    std::byte* host_address(const Extent& extent) const noexcept override;
+    std::byte* address(const Extent& extent) const noexcept override;
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
     void calibrated(const TierSpeed& speed) noexcept override {
         info_.speed = speed;

@@ -143,7 +143,7 @@ void PmemTier::release(const Extent& extent) noexcept {
     }
     // Only now is it known to be an extent of this tier. The next owner loses nothing by it: the
     // bytes of a file are in the page cache.
-    leave_process(host_address(extent), extent.length_bytes);
+    leave_process(address(extent), extent.length_bytes);
 }
 
 // libpmem chooses between non-temporal stores (from PMEM_MOVNT_THRESHOLD on, 256 bytes unless set)
@@ -151,7 +151,7 @@ void PmemTier::release(const Extent& extent) noexcept {
 Result<void> PmemTier::write(const Extent& extent, std::uint64_t offset,
                              std::span<const std::byte> bytes) noexcept {
     if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
-    std::byte* const to = host_address(extent) + offset;
+    std::byte* const to = address(extent) + offset;
     const WriterLimit::Place place(writers_);
     if (file_.is_pmem()) {
         (void)calls_->pmem_memcpy(to, bytes.data(), bytes.size(), PMEM_F_MEM_NODRAIN);
@@ -164,7 +164,7 @@ Result<void> PmemTier::write(const Extent& extent, std::uint64_t offset,
 Result<void> PmemTier::read(const Extent& extent, std::uint64_t offset,
                             std::span<std::byte> bytes) noexcept {
     if (bytes.empty()) return ok();  // its address may be null, which memcpy forbids
-    std::byte* const from = host_address(extent) + offset;
+    std::byte* const from = address(extent) + offset;
     std::memcpy(bytes.data(), from, bytes.size());
     leave_process(from, bytes.size());
     return ok();
@@ -184,7 +184,7 @@ Result<void> PmemTier::fence(std::span<const Extent> extents) noexcept {
             return Error(Errc::closed, meter_.error(),
                          "pmem tier '{}': after a failure nothing is durable", info_.location);
         }
-        std::byte* const start = host_address(extent);
+        std::byte* const start = address(extent);
         if (calls_->pmem_msync(start, extent.length_bytes) != 0) {
             const int error = errno;
             meter_.close(error);
@@ -196,7 +196,7 @@ Result<void> PmemTier::fence(std::span<const Extent> extents) noexcept {
     return ok();
 }
 
-std::byte* PmemTier::host_address(const Extent& extent) const noexcept {
+std::byte* PmemTier::address(const Extent& extent) const noexcept {
     return file_.address() + extent.offset;
 }
 
@@ -218,7 +218,7 @@ Result<std::span<std::byte>> PmemTier::map_in_place(const Extent& extent) noexce
         return Error(Errc::invalid_argument, 0, "pmem tier '{}': {} bytes at {} are not its own",
                      info_.location, extent.length_bytes, extent.offset);
     }
-    return std::span(host_address(extent), extent.length_bytes);
+    return std::span(address(extent), extent.length_bytes);
 }
 
 // On a file the msync of fence() takes the whole extent.
@@ -227,7 +227,7 @@ void PmemTier::flush_in_place(std::span<const std::byte> range) noexcept {
 }
 
 void PmemTier::unmap_in_place(const Extent& extent) noexcept {
-    leave_process(host_address(extent), extent.length_bytes);
+    leave_process(address(extent), extent.length_bytes);
 }
 
 // A file that stands in for pmem lies in the page cache, and its mapped pages would count as this

@@ -48,7 +48,7 @@ class PmemTier final : public Tier {
                       std::span<std::byte> bytes) noexcept override;
     using Tier::fence;
     Result<void> fence(std::span<const Extent> extents) noexcept override;
-    std::byte* host_address(const Extent& extent) const noexcept override;
+    std::byte* address(const Extent& extent) const noexcept override;
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
     void calibrated(const TierSpeed& speed) noexcept override;
 

@@ -70,9 +70,9 @@ void QueuedCopies::start_transfer(Copy& copy) {
     const Extent& extent = writes ? request.target : request.source;
     std::byte* memory = nullptr;
     if (copy.method == CopyMethod::queued_write) {
-        memory = request.source_tier->host_address(request.source) + copy.started_bytes;
+        memory = request.source_tier->address(request.source) + copy.started_bytes;
     } else if (copy.method == CopyMethod::queued_read) {
-        memory = request.target_tier->host_address(request.target) + copy.started_bytes;
+        memory = request.target_tier->address(request.target) + copy.started_bytes;
     }
     const auto opened = pump_->open(extent, copy.started_bytes, memory);
     if (!opened) {

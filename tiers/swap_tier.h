@@ -61,7 +61,7 @@ class SwapTier final : public Tier {
     using Tier::fence;
     /// Nothing to wait for: a write has returned only when its bytes can be read back.
     Result<void> fence(std::span<const Extent> extents) noexcept override;
-    std::byte* host_address(const Extent& extent) const noexcept override;
+    std::byte* address(const Extent& extent) const noexcept override;
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override;
     void calibrated(const TierSpeed& speed) noexcept override {
         info_.speed = speed;

@@ -165,7 +165,7 @@ Result<void> SwapTier::fence(std::span<const Extent>) noexcept {
     return ok();
 }
 
-std::byte* SwapTier::host_address(const Extent&) const noexcept {
+std::byte* SwapTier::address(const Extent&) const noexcept {
     return nullptr;
 }
 

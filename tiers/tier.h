@@ -41,7 +41,7 @@ struct TierInfo {
     Label label = Label::real;            ///< emulated: a file stands in for pmem
     std::uint64_t capacity_bytes = 0;     ///< the budget
     std::uint64_t granularity_bytes = 1;  ///< reservations are charged in multiples of this
-    bool host_addressable = false;        ///< host_address() gives an address
+    bool host_addressable = false;        ///< the host can touch what address() names
     bool durable = false;                 ///< fenced bytes survive a power cut
     int numa_node = -1;                   ///< the node it hangs off; -1: several, or not known
     std::string access;                   ///< how it is reached, such as "io_uring, O_DIRECT"
@@ -139,8 +139,9 @@ class Tier {
     virtual Result<void> fence(std::span<const Extent> extents) noexcept = 0;
     Result<void> fence(const Extent& extent) noexcept { return fence({&extent, 1}); }
 
-    /// Where the host finds the extent's bytes, or nullptr if it cannot address them.
-    virtual std::byte* host_address(const Extent& extent) const noexcept = 0;
+    /// Where the extent's bytes lie in the address space that host and GPUs share, or nullptr if
+    /// they lie in none. The host may touch them only if info().host_addressable.
+    virtual std::byte* address(const Extent& extent) const noexcept = 0;
 
     /// A queue for the copies of one thread, or nullptr where a copy is the CPU's own work.
     virtual Result<std::unique_ptr<TransferQueue>> open_queue() noexcept = 0;

@@ -141,7 +141,7 @@ TEST_F(CopySteps, CopiesOfOneDirectionKeepTheirOrder) {
 TEST_F(CopySteps, CancelledBeforeItsFirstChunkACopyTouchesNothing) {
     auto random = random_stream(92);
     Copy& copy = submit(random, 0, 0, 9000);
-    std::fill_n(tiers_[0]->host_address(copy.target), 9000, std::byte{0x11});
+    std::fill_n(tiers_[0]->address(copy.target), 9000, std::byte{0x11});
     copy.cancelled = true;
     copy.ticket.cancel();
     EXPECT_TRUE(engine_->run_step(0));

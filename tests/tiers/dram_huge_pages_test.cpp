@@ -73,7 +73,7 @@ class DramHugePages : public testing::Test {
 };
 
 void touch(const DramTier& tier, const Extent& extent) {
-    std::memset(tier.host_address(extent), 0x77, extent.length_bytes);
+    std::memset(tier.address(extent), 0x77, extent.length_bytes);
 }
 
 TEST_F(DramHugePages, OnlyTheWholeHugePagesInsideALargeExtentAreAdvised) {

@@ -27,7 +27,7 @@ std::unique_ptr<DramTier> make(const DramTier::Options& options) {
 }
 
 void touch(const DramTier& tier, const Extent& extent) {
-    std::memset(tier.host_address(extent), 0x77, extent.length_bytes);
+    std::memset(tier.address(extent), 0x77, extent.length_bytes);
 }
 
 Placement placement(const DramTier& tier, const Extent& extent) {
@@ -317,7 +317,7 @@ TEST_F(DramOnTwoNodes, MisplacedPagesAreNotKeptForTheNextExtent) {
     for (const std::uint64_t page : {0U, 1U, 5U}) {
         kernel.misplaced[extent->offset + page * kPageBytes] = 0;
     }
-    const std::byte* const address = tier->host_address(*extent);
+    const std::byte* const address = tier->address(*extent);
     tier->release(*extent);
     EXPECT_EQ(tier->misplaced_bytes(), 3 * kPageBytes);
     EXPECT_EQ(tier->cached_bytes(), 5 * kPageBytes);

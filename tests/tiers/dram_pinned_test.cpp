@@ -58,7 +58,7 @@ class DramPinned : public testing::Test {
 };
 
 void touch(const DramTier& tier, const Extent& extent) {
-    std::memset(tier.host_address(extent), 0x77, extent.length_bytes);
+    std::memset(tier.address(extent), 0x77, extent.length_bytes);
 }
 
 const BufferRelease kNoRelease{[](void*, std::byte*, std::uint64_t) {}, nullptr};

@@ -71,7 +71,7 @@ class Lender {
 };
 
 void touch(const DramTier& tier, const Extent& extent) {
-    std::memset(tier.host_address(extent), 0x77, extent.length_bytes);
+    std::memset(tier.address(extent), 0x77, extent.length_bytes);
 }
 
 TEST(DramTier, WhatIsResidentNeverExceedsTheBudget) {
@@ -176,7 +176,7 @@ TEST(DramTier, AnAdoptedBufferIsNeitherCopiedNorRounded) {
     const auto buffer = lender.lend(12345);
     const auto extent = tier->adopt(buffer, lender.release());
     ASSERT_TRUE(extent.has_value());
-    EXPECT_EQ(tier->host_address(*extent), buffer.data());
+    EXPECT_EQ(tier->address(*extent), buffer.data());
     EXPECT_EQ(extent->length_bytes, 12345U);
     EXPECT_EQ(tier->usage().used_bytes, 12345U);
     Bytes bytes(5);

@@ -28,7 +28,7 @@ class InertTier : public Tier {
     }
     using Tier::fence;
     Result<void> fence(std::span<const Extent>) noexcept override { return ok(); }
-    std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
+    std::byte* address(const Extent&) const noexcept override { return nullptr; }
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
         return std::unique_ptr<TransferQueue>();
     }

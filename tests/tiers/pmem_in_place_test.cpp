@@ -55,7 +55,7 @@ TEST_F(PmemInPlace, BytesAreServedWhereTheyLie) {
         ASSERT_TRUE(tier->write(*extent, 0, bytes).has_value());
         const auto span = tier->map_in_place(*extent);
         ASSERT_TRUE(span.has_value()) << span.error().message();
-        ASSERT_EQ(span->data(), tier->host_address(*extent));
+        ASSERT_EQ(span->data(), tier->address(*extent));
         ASSERT_TRUE(std::equal(span->begin(), span->end(), bytes.begin(), bytes.end()));
         (*span)[77] = bytes[77] = std::byte{1};
         tier->flush_in_place(span->subspan(77, 1));

@@ -106,7 +106,7 @@ TEST_P(PmemScrub, WhatAnotherProcessLeftIsGone) {
         if (!extent) break;
         const Bytes bytes = read_all(*tier, *extent);
         ASSERT_EQ(secrets_in(bytes), 0U) << "at " << extent->offset;
-        const std::byte* const address = tier->host_address(*extent);
+        const std::byte* const address = tier->address(*extent);
         // The rest of its last page is reachable through the address, too.
         ASSERT_EQ(std::count(address, address + round_up_to_page(bytes.size()), kSecret), 0);
         ASSERT_TRUE(std::all_of(bytes.begin(), bytes.end(),

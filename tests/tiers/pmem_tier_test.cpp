@@ -73,7 +73,7 @@ TEST(PmemTier, WrittenPagesLeaveTheProcess) {
     if (is_pmem(*tier)) return;  // persistent memory is no memory of the process
     const auto other = tier->reserve(kMiB - 7);
     const auto extent = tier->reserve(16 * kMiB + 7);
-    const std::byte* const address = tier->host_address(*extent);
+    const std::byte* const address = tier->address(*extent);
     auto random = random_stream(51);
     const Bytes bytes = random_bytes(random, extent->length_bytes);
     ASSERT_TRUE(tier->write(*other, 0, std::span(bytes).first(kMiB - 7)).has_value());

@@ -86,7 +86,7 @@ class ScriptedTier final : public Tier {
         pass_time(script_.fence_ns);
         return ok();
     }
-    std::byte* host_address(const Extent&) const noexcept override { return nullptr; }
+    std::byte* address(const Extent&) const noexcept override { return nullptr; }
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
         if (failing()) return failure();
         if (script_.queue_depth == 0) return std::unique_ptr<TransferQueue>();

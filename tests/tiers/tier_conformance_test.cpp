@@ -119,7 +119,7 @@ class RandomUser {
             << size << " bytes at " << from << " of " << held.expected.size();
     }
     void check_address(const Held& held) {
-        const std::byte* const address = tier_.host_address(held.extent);
+        const std::byte* const address = tier_.address(held.extent);
         ASSERT_EQ(address != nullptr, tier_.info().host_addressable);
         if (address == nullptr) return;
         ASSERT_EQ(std::memcmp(address, held.expected.data(), held.expected.size()), 0);
