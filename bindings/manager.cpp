@@ -82,8 +82,8 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
     FROSTLINE_TRY(parts->copies, CopyEngine::create({.bind_worker = [raw = parts.get()](int node) {
                       raw->tiers.bind_thread(node);
                   }}));
-    parts->engine.emplace(MigrationEngine::Options{.dram = parts->tiers.dram(),
-                                                   .tiers = parts->tiers.order(),
+    parts->engine.emplace(MigrationEngine::Options{.tiers = parts->tiers.order(),
+                                                   .dram = parts->tiers.dram(),
                                                    .copies = parts->copies.get(),
                                                    .policy = &parts->policy,
                                                    .verify = options.verify,

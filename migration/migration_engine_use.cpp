@@ -1,4 +1,5 @@
-// Using a tensor: pinning it in DRAM, fetching it ahead of time, or reading it where it is.
+// Using a tensor: pinning it in the fastest tier, fetching it ahead of time, or reading it where it
+// is.
 #include "migration/migration_engine.h"
 
 #include "tiers/check.h"
@@ -10,7 +11,6 @@
 namespace frostline {
 namespace {
 
-constexpr TierId kDram{0};
 constexpr std::size_t kReadChunkBytes = std::size_t{4} << 20;
 constexpr int kMostAttempts = 256;
 
@@ -27,11 +27,11 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
         table_.touch(*tensor);
         const ResidencyState state = tensor->residency.load();
         // Under the lock the home stays what it is.
-        if (state.home == kDram) {
+        if (state.home == kFastest) {
             if (state.pins == Residency::kMaxPins) {
                 return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), state.pins);
             }
-            const PinnedBytes pinned = pin_in_dram(*tensor, access);
+            const PinnedBytes pinned = pin_resident(*tensor, access);
             count_use(*tensor, waiting_since_ns == 0 ? 0 : options_.now_ns() - waiting_since_ns);
             decide({PolicyEvent::Kind::used, tensor, 0}, lock);
             return pinned;
@@ -44,10 +44,11 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
         if (!state.moving) {
             // Others who pin may evict it each time before its turn comes: that must end.
             if (++attempts > kMostAttempts) {
-                return Error(Errc::no_space, 0, "tensor {}: others' pins leave it no room in DRAM",
-                             id.packed());
+                return Error(Errc::no_space, 0,
+                             "tensor {}: others' pins leave it no room in the {} tier", id.packed(),
+                             name(fastest().info().kind));
             }
-            FROSTLINE_TRY_VOID(bring_to_dram(*tensor, lock));
+            FROSTLINE_TRY_VOID(bring_up(*tensor, lock));
         } else {
             mover_.demand(*tensor);
             changed_.wait(lock);
@@ -56,16 +57,16 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
 }
 
 // Starts the move, or waits for room for it. The caller looks again in either case.
-Result<void> MigrationEngine::bring_to_dram(TensorRecord& tensor, Lock& lock) {
+Result<void> MigrationEngine::bring_up(TensorRecord& tensor, Lock& lock) {
     const TensorId id = tensor.id();
     const std::uint64_t size_bytes = tensor.size_bytes;
-    Result<void> started = mover_.start(tensor, kDram, CopyPriority::demand, lock);
+    Result<void> started = mover_.start(tensor, kFastest, CopyPriority::demand, lock);
     if (!started && started.error().code() == Errc::no_space &&
-        size_bytes <= options_.dram->info().capacity_bytes) {
+        size_bytes <= fastest().info().capacity_bytes) {
         decide({PolicyEvent::Kind::pressure, nullptr, size_bytes}, lock);
         TensorRecord* const again = table_.find(id);
         if (again == nullptr) return ok();
-        started = mover_.start(*again, kDram, CopyPriority::demand, lock);
+        started = mover_.start(*again, kFastest, CopyPriority::demand, lock);
         if (!started && started.error().code() == Errc::no_space && busy()) {
             changed_.wait(lock);
             return ok();
@@ -79,12 +80,12 @@ Result<void> MigrationEngine::bring_to_dram(TensorRecord& tensor, Lock& lock) {
     return started;
 }
 
-PinnedBytes MigrationEngine::pin_in_dram(TensorRecord& tensor, Access access) {
+PinnedBytes MigrationEngine::pin_resident(TensorRecord& tensor, Access access) {
     FROSTLINE_CHECK(
         tensor.residency.pin(tensor.id().generation, access) == Residency::PinResult::pinned,
         "a living tensor could not be pinned");
-    const Extent& extent = tensor.copy_in(kDram)->extent;
-    return {&tensor, {options_.dram->address(extent), tensor.size_bytes}};
+    const Extent& extent = tensor.copy_in(kFastest)->extent;
+    return {&tensor, {fastest().address(extent), tensor.size_bytes}};
 }
 
 void MigrationEngine::count_use(const TensorRecord& tensor, std::uint64_t stall_ns) {
@@ -105,12 +106,28 @@ void MigrationEngine::unpin(const PinnedBytes& pinned) noexcept {
     mover_.retire(*pinned.tensor, lock);
 }
 
+void MigrationEngine::unpin_later() noexcept {
+    const Lock lock(mutex_);
+    ++later_unpins_;
+}
+
+void MigrationEngine::unpin_now(const PinnedBytes& pinned) noexcept {
+    Lock lock(mutex_);
+    --later_unpins_;
+    if (pinned.tensor->residency.unpin()) {
+        mover_.retire(*pinned.tensor, lock);
+    } else {
+        decide({PolicyEvent::Kind::settled, pinned.tensor, 0}, lock);
+    }
+    changed_.notify_all();
+}
+
 Result<void> MigrationEngine::prefetch(TensorId id) {
     Lock lock(mutex_);
     TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
     if (closed_) return Error(Errc::closed, 0, "the context is closed");
-    const Result<void> started = mover_.start(*tensor, kDram, CopyPriority::prefetch, lock);
+    const Result<void> started = mover_.start(*tensor, kFastest, CopyPriority::prefetch, lock);
     // Busy: it is being moved, or used where it is, or others are to come first. None is a failure
     // of a hint.
     if (!started && started.error().code() != Errc::busy) return started;
@@ -136,7 +153,7 @@ Result<void> MigrationEngine::read(TensorId id, std::span<std::byte> out) {
     lock.unlock();
     const Result<void> result = read_pinned(*tensor, copy, out);
     lock.lock();
-    if (home == kDram) {
+    if (home == kFastest) {
         count_use(*tensor, 0);
     } else {
         ++stats_.direct_reads;
