@@ -67,6 +67,13 @@ struct NewTensor {
 using ByteSource =
     std::function<Result<std::span<const std::byte>>(std::uint64_t offset, std::size_t size_bytes)>;
 
+/// Takes a tensor's bytes piece by piece: they are read to what room() gives for `size_bytes` bytes
+/// from `offset` on, and then full() is called with that.
+struct ByteSink {
+    std::function<std::span<std::byte>(std::uint64_t offset, std::size_t size_bytes)> room;
+    std::function<Result<void>(std::uint64_t offset, std::span<std::byte> bytes)> full;
+};
+
 /// Thread-safe, but for construction and destruction.
 class MigrationEngine {
    public:
@@ -125,6 +132,8 @@ class MigrationEngine {
 
     /// Copies the bytes out from wherever they are; `out` has exactly their size.
     Result<void> read(TensorId tensor, std::span<std::byte> out);
+    /// As above, for bytes that go on from `sink`; an error of the sink's ends it.
+    Result<void> read(TensorId tensor, std::uint64_t size_bytes, const ByteSink& sink);
 
     Result<std::uint64_t> size_bytes(TensorId tensor) const;
 
@@ -162,7 +171,7 @@ class MigrationEngine {
                             std::optional<std::uint64_t>& checksum);
     Result<TensorId> add(std::uint64_t size_bytes, const TensorCopy& copy, bool held, Lock& lock);
     Result<void> read_pinned(const TensorRecord& tensor, const TensorCopy& copy,
-                             std::span<std::byte> out);
+                             const ByteSink& sink);
     Result<void> bring_up(TensorRecord& tensor, Lock& lock);
     PinnedBytes pin_resident(TensorRecord& tensor, Access access);
     void count_use(const TensorRecord& tensor, std::uint64_t stall_ns);

@@ -7,11 +7,12 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 namespace frostline {
 namespace {
 
-constexpr std::size_t kReadChunkBytes = std::size_t{4} << 20;
+constexpr std::uint64_t kReadChunkBytes = std::uint64_t{4} << 20;
 constexpr int kMostAttempts = 256;
 
 }  // namespace
@@ -135,12 +136,19 @@ Result<void> MigrationEngine::prefetch(TensorId id) {
 }
 
 Result<void> MigrationEngine::read(TensorId id, std::span<std::byte> out) {
+    return read(
+        id, out.size(),
+        {.room = [&](std::uint64_t offset, std::size_t size) { return out.subspan(offset, size); },
+         .full = [](std::uint64_t, std::span<std::byte>) { return ok(); }});
+}
+
+Result<void> MigrationEngine::read(TensorId id, std::uint64_t size_bytes, const ByteSink& sink) {
     Lock lock(mutex_);
     TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
-    if (out.size() != tensor->size_bytes) {
+    if (size_bytes != tensor->size_bytes) {
         return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
-                     id.packed(), tensor->size_bytes, out.size());
+                     id.packed(), tensor->size_bytes, size_bytes);
     }
     if (tensor->residency.pin(id.generation, Access::read) != Residency::PinResult::pinned) {
         return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), Residency::kMaxPins);
@@ -151,13 +159,13 @@ Result<void> MigrationEngine::read(TensorId id, std::span<std::byte> out) {
     const std::uint64_t start_ns = options_.now_ns();
     decide({PolicyEvent::Kind::used, tensor, 0}, lock);
     lock.unlock();
-    const Result<void> result = read_pinned(*tensor, copy, out);
+    const Result<void> result = read_pinned(*tensor, copy, sink);
     lock.lock();
     if (home == kFastest) {
         count_use(*tensor, 0);
     } else {
         ++stats_.direct_reads;
-        stats_.moved_out_bytes[index_of(home)] += out.size();
+        stats_.moved_out_bytes[index_of(home)] += size_bytes;
         count_use(*tensor, std::max<std::uint64_t>(options_.now_ns() - start_ns, 1));
     }
     if (tensor->residency.unpin()) mover_.retire(*tensor, lock);
@@ -166,15 +174,21 @@ Result<void> MigrationEngine::read(TensorId id, std::span<std::byte> out) {
 }
 
 Result<void> MigrationEngine::read_pinned(const TensorRecord& tensor, const TensorCopy& copy,
-                                          std::span<std::byte> out) {
+                                          const ByteSink& sink) {
     Tier& tier = *options_.tiers[index_of(copy.extent.tier)];
-    for (std::size_t done = 0; done < out.size(); done += kReadChunkBytes) {
-        FROSTLINE_TRY_VOID(tier.read(
-            copy.extent, done, out.subspan(done, std::min(kReadChunkBytes, out.size() - done))));
+    const std::uint64_t size_bytes = tensor.size_bytes;
+    std::optional<Checksum> sum;
+    if (copy.checksum) sum.emplace(size_bytes);
+    for (std::uint64_t done = 0; done < size_bytes; done += kReadChunkBytes) {
+        const auto bytes =
+            sink.room(done, std::min<std::uint64_t>(kReadChunkBytes, size_bytes - done));
+        FROSTLINE_TRY_VOID(tier.read(copy.extent, done, bytes));
+        if (sum) sum->add(done, bytes);
+        FROSTLINE_TRY_VOID(sink.full(done, bytes));
     }
-    if (copy.checksum && checksum(out) != *copy.checksum) {
+    if (sum && sum->value() != *copy.checksum) {
         return Error(Errc::corrupt, 0, "tensor {}: {} bytes came back changed from {}",
-                     tensor.id().packed(), out.size(), name(tier.info().kind));
+                     tensor.id().packed(), size_bytes, name(tier.info().kind));
     }
     return ok();
 }

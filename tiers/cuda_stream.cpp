@@ -80,9 +80,7 @@ Result<void> CudaStream::wait(const CudaEvent& event) const noexcept {
 }
 
 Result<void> CudaStream::synchronize() const noexcept {
-    const CudaDriver& driver = context_->driver();
-    return context_->run(
-        [&] { return driver.check("cuStreamSynchronize", driver.cuStreamSynchronize(stream_)); });
+    return frostline::synchronize(*context_, stream_);
 }
 
 Result<void> wait_for(const CudaContext& context, CUstream stream,
@@ -92,6 +90,12 @@ Result<void> wait_for(const CudaContext& context, CUstream stream,
         return driver.check("cuStreamWaitEvent",
                             driver.cuStreamWaitEvent(stream, event.handle(), 0));
     });
+}
+
+Result<void> synchronize(const CudaContext& context, CUstream stream) noexcept {
+    const CudaDriver& driver = context.driver();
+    return context.run(
+        [&] { return driver.check("cuStreamSynchronize", driver.cuStreamSynchronize(stream)); });
 }
 
 }  // namespace frostline

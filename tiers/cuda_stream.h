@@ -20,6 +20,7 @@ class CudaEvent {
     CudaEvent& operator=(CudaEvent&& other) noexcept;
     ~CudaEvent();
 
+    const CudaContext& context() const noexcept { return *context_; }
     CUevent handle() const noexcept { return event_; }
 
     /// Marks the end of what the stream, which may be any of the device's, has been given so far.
@@ -64,7 +65,9 @@ class CudaStream {
     CUstream stream_ = nullptr;
 };
 
-/// What `stream`, which may be any of the device's, is given from now on waits for the event.
+/// The same for a stream that is somebody else's, of the context's device; the event may be of
+/// another one.
 Result<void> wait_for(const CudaContext& context, CUstream stream, const CudaEvent& event) noexcept;
+Result<void> synchronize(const CudaContext& context, CUstream stream) noexcept;
 
 }  // namespace frostline
