@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tiers/emulator/driver.h"
+#include "tiers/emulator/exported.h"
 #include "tiers/emulator/kernel_objects.h"
 #include "tiers/emulator/launch_parameters.h"
 
@@ -88,9 +88,9 @@ CUresult occupancy(int* blocks, CUfunction handle, int block_size, std::size_t s
 
 using namespace frostline::emulator;
 
-CUresult CUDAAPI cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto kernel = resolve_kernel(hfunc, call.function);
         // A kernel of a library belongs to no module.
@@ -100,9 +100,9 @@ CUresult CUDAAPI cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
     });
 }
 
-CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto kernel = resolve_kernel(hfunc, call.function);
         if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -111,19 +111,19 @@ CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction hfunc) {
     });
 }
 
-CUresult CUDAAPI cuFuncGetParamInfo(CUfunction hfunc, size_t index, size_t* offset, size_t* size) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) { return param_info(hfunc, index, offset, size, call); });
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetParamInfo(CUfunction hfunc, size_t index, size_t* offset, size_t* size) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) { return param_info(hfunc, index, offset, size, call); });
 }
 
-CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* size) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) { return param_info(kernel, index, offset, size, call); });
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* size) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) { return param_info(kernel, index, offset, size, call); });
 }
 
-CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction hfunc) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction hfunc) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto kernel = resolve_kernel(hfunc, call.function);
         if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -131,10 +131,10 @@ CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute, 
     });
 }
 
-CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel handle,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel handle,
                                       CUdevice) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto kernel = resolve_kernel(handle, call.function);
         if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -142,58 +142,58 @@ CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute
     });
 }
 
-CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attribute, int value) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attribute, int value) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const auto kernel = resolve_kernel(hfunc, call.function);
         if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         return set_attribute(*kernel, attribute, value);
     });
 }
 
-CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,
                                       CUdevice) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const auto kernel = resolve_kernel(handle, call.function);
         if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         return set_attribute(*kernel, attribute, value);
     });
 }
 
-CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
         if (resolve_kernel(hfunc, call.function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         return CUDA_SUCCESS;
     });
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction func,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction func,
                                                              int block_size, size_t shared_bytes) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call(
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call(
         [&](Call& call) { return occupancy(blocks, func, block_size, shared_bytes, call); });
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction func,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction func,
                                                                       int block_size,
                                                                       size_t shared_bytes,
                                                                       unsigned flags) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
         return occupancy(blocks, func, block_size, shared_bytes, call);
     });
 }
 
-CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int* min_grid_size, int* block_size,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int* min_grid_size, int* block_size,
                                                   CUfunction func,
                                                   CUoccupancyB2DSize shared_bytes_of,
                                                   size_t shared_bytes, int block_size_limit) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (min_grid_size == nullptr || block_size == nullptr) return CUDA_ERROR_INVALID_VALUE;
         if (resolve_kernel(func, call.function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         const int most = static_cast<int>(kMaxThreadsPerBlock);

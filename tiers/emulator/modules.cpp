@@ -3,7 +3,7 @@
 #include <cuda.h>
 #include <fmt/format.h>
 
-#include "tiers/emulator/driver.h"
+#include "tiers/emulator/exported.h"
 #include "tiers/emulator/kernel_objects.h"
 #include "tiers/emulator/kernel_operation.h"
 
@@ -45,35 +45,35 @@ CUresult add_module_from(Call& call, CUmodule* module, const void* image) {
 
 using namespace frostline::emulator;
 
-CUresult CUDAAPI cuModuleLoad(CUmodule* module, const char* fname) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::unsafe);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoad(CUmodule* module, const char* fname) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);
+    return self.call([&](Call& call) -> CUresult {
         if (module == nullptr || fname == nullptr) return CUDA_ERROR_INVALID_VALUE;
         return add_module(call, module,
                           [&](auto& loaded) { return ModuleImage::from_file(fname, loaded); });
     });
 }
 
-CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::unsafe);
-    return function.call([&](Call& call) { return add_module_from(call, module, image); });
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const void* image) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);
+    return self.call([&](Call& call) { return add_module_from(call, module, image); });
 }
 
 // The options steer the compiler of PTX, which there is none of.
-CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*,
                                     void**) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::unsafe);
-    return function.call([&](Call& call) { return add_module_from(call, module, image); });
+    static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);
+    return self.call([&](Call& call) { return add_module_from(call, module, image); });
 }
 
-CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule* module, const void* fat_binary) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::unsafe);
-    return function.call([&](Call& call) { return add_module_from(call, module, fat_binary); });
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule* module, const void* fat_binary) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);
+    return self.call([&](Call& call) { return add_module_from(call, module, fat_binary); });
 }
 
-CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::unsafe);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);
+    return self.call([&](Call& call) -> CUresult {
         const auto module = resolve_module(hmod, call);
         if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         if (module->of_library) {
@@ -87,18 +87,18 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
     });
 }
 
-CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call&) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call&) -> CUresult {
         if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
         *mode = CU_MODULE_EAGER_LOADING;
         return CUDA_SUCCESS;
     });
 }
 
-CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto module = resolve_module(hmod, call);
         if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -107,9 +107,9 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const cha
 }
 
 // Host functions keep their constants in host memory, so no module has globals on a device.
-CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr*, size_t*, CUmodule hmod, const char* name) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr*, size_t*, CUmodule hmod, const char* name) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
         if (resolve_module(hmod, call) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         return CUDA_ERROR_NOT_FOUND;

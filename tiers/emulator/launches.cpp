@@ -5,18 +5,18 @@
 
 #include <span>
 
-#include "tiers/emulator/driver.h"
+#include "tiers/emulator/exported.h"
 #include "tiers/emulator/kernel_launch.h"
 #include "tiers/emulator/launch_attributes.h"
 
 using namespace frostline::emulator;
 
-CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                 unsigned block_x, unsigned block_y, unsigned block_z,
                                 unsigned shared_bytes, CUstream stream, void** parameters,
                                 void** extra) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) {
         return launch(call,
                       {f,
                        {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}},
@@ -27,12 +27,12 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, 
     });
 }
 
-CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
                                            unsigned grid_z, unsigned block_x, unsigned block_y,
                                            unsigned block_z, unsigned shared_bytes, CUstream stream,
                                            void** parameters) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const LaunchRequest request{f,
                                     {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}},
                                     shared_bytes,
@@ -43,10 +43,10 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsign
     });
 }
 
-CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters,
                                   void** extra) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr)) {
             return CUDA_ERROR_INVALID_VALUE;
         }

@@ -2,7 +2,7 @@
 // one.
 #include <cuda.h>
 
-#include "tiers/emulator/driver.h"
+#include "tiers/emulator/exported.h"
 #include "tiers/emulator/kernel_objects.h"
 #include "tiers/emulator/kernel_operation.h"
 
@@ -36,29 +36,29 @@ CUresult add_library(Call& call, CUlibrary* library, Load&& load) {
 
 using namespace frostline::emulator;
 
-CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**,
                                    unsigned, CUlibraryOption*, void**, unsigned) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::unsafe);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::unsafe);
+    return self.call([&](Call& call) -> CUresult {
         if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
         return add_library(call, library,
                            [&](auto& image) { return ModuleImage::from_memory(code, image); });
     });
 }
 
-CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* file_name, CUjit_option*,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* file_name, CUjit_option*,
                                        void**, unsigned, CUlibraryOption*, void**, unsigned) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::unsafe);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::unsafe);
+    return self.call([&](Call& call) -> CUresult {
         if (library == nullptr || file_name == nullptr) return CUDA_ERROR_INVALID_VALUE;
         return add_library(call, library,
                            [&](auto& image) { return ModuleImage::from_file(file_name, image); });
     });
 }
 
-CUresult CUDAAPI cuLibraryUnload(CUlibrary handle) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::unsafe);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryUnload(CUlibrary handle) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::unsafe);
+    return self.call([&](Call& call) -> CUresult {
         const auto library = resolve_library(handle, call);
         if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         wait_for_kernels_of(call, library->image.get());
@@ -67,9 +67,9 @@ CUresult CUDAAPI cuLibraryUnload(CUlibrary handle) {
     });
 }
 
-CUresult CUDAAPI cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (kernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto library = resolve_library(handle, call);
         if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -77,9 +77,9 @@ CUresult CUDAAPI cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const ch
     });
 }
 
-CUresult CUDAAPI cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto library = resolve_library(handle, call);
         if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -89,9 +89,9 @@ CUresult CUDAAPI cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
     });
 }
 
-CUresult CUDAAPI cuKernelGetFunction(CUfunction* hfunc, CUkernel handle) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetFunction(CUfunction* hfunc, CUkernel handle) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto kernel = resolve_kernel(handle, call.function);
         if (kernel == nullptr || kernel->library == 0) return CUDA_ERROR_INVALID_HANDLE;
@@ -102,9 +102,9 @@ CUresult CUDAAPI cuKernelGetFunction(CUfunction* hfunc, CUkernel handle) {
     });
 }
 
-CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto kernel = resolve_kernel(handle, call.function);
         if (kernel == nullptr || kernel->library == 0) return CUDA_ERROR_INVALID_HANDLE;
@@ -113,9 +113,9 @@ CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
     });
 }
 
-CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel handle) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel handle) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto kernel = resolve_kernel(handle, call.function);
         if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;

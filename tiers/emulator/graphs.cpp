@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "tiers/emulator/driver.h"
+#include "tiers/emulator/exported.h"
 #include "tiers/emulator/emulator.h"
 #include "tiers/emulator/graph.h"
-#include "tiers/emulator/graph_api.h"
+#include "tiers/emulator/graphs.h"
 #include "tiers/emulator/kernel_objects.h"
 
 namespace frostline::emulator {
@@ -64,18 +64,18 @@ void give_nodes(const GraphNodes& nodes, CUgraphNode* array, std::size_t* count)
 
 using namespace frostline::emulator;
 
-CUresult CUDAAPI cuGraphCreate(CUgraph* hgraph, unsigned flags) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call&) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphCreate(CUgraph* hgraph, unsigned flags) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call&) -> CUresult {
         if (hgraph == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
         *hgraph = handle_of<CUgraph>(GraphObjects::instance().new_graph()->handle);
         return CUDA_SUCCESS;
     });
 }
 
-CUresult CUDAAPI cuGraphDestroy(CUgraph hgraph) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphDestroy(CUgraph hgraph) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const auto graph = resolve_graph(hgraph, call);
         if (graph == nullptr || graph->in_capture) return CUDA_ERROR_INVALID_VALUE;
         GraphObjects::instance().destroy(graph);
@@ -83,9 +83,9 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hgraph) {
     });
 }
 
-CUresult CUDAAPI cuGraphGetNodes(CUgraph hgraph, CUgraphNode* nodes, size_t* count) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphGetNodes(CUgraph hgraph, CUgraphNode* nodes, size_t* count) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const auto graph = resolve_graph(hgraph, call);
         if (graph == nullptr || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
         give_nodes(graph->nodes, nodes, count);
@@ -93,9 +93,9 @@ CUresult CUDAAPI cuGraphGetNodes(CUgraph hgraph, CUgraphNode* nodes, size_t* cou
     });
 }
 
-CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hgraph, CUgraphNode* nodes, size_t* count) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hgraph, CUgraphNode* nodes, size_t* count) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const auto graph = resolve_graph(hgraph, call);
         if (graph == nullptr || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
         GraphNodes roots;
@@ -106,9 +106,9 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hgraph, CUgraphNode* nodes, size_t*
     });
 }
 
-CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call&) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call&) -> CUresult {
         const auto node = GraphObjects::instance().nodes.find(number_of(handle));
         if (node == nullptr || type == nullptr) return CUDA_ERROR_INVALID_VALUE;
         *type = node->type;
@@ -116,15 +116,15 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
     });
 }
 
-CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) { return instantiate_graph(call, exec, graph, flags); });
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) { return instantiate_graph(call, exec, graph, flags); });
 }
 
-CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
                                               CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const CUresult result = instantiate_graph(call, exec, graph, params->flags);
         params->hErrNode_out = nullptr;
@@ -134,9 +134,9 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
     });
 }
 
-CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const auto exec = resolve_exec(handle, call);
         if (exec == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
         *flags = exec->flags;
@@ -145,18 +145,18 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
 }
 
 // Everything a launch needs is in host memory here; so there is nothing to upload.
-CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (resolve_exec(handle, call) == nullptr) return CUDA_ERROR_INVALID_VALUE;
         CUresult error = CUDA_SUCCESS;
         return resolve_stream(call.context, stream, error) == nullptr ? error : CUDA_SUCCESS;
     });
 }
 
-CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const auto exec = resolve_exec(handle, call);
         if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
         CUresult error = CUDA_SUCCESS;
@@ -167,9 +167,9 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream) {
 }
 
 // What of it is queued or running goes on: an operation owns all that it needs.
-CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         const auto exec = resolve_exec(handle, call);
         if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
         GraphObjects::instance().execs.remove(exec->handle);

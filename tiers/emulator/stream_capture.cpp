@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "tiers/emulator/capture_api.h"
+#include "tiers/emulator/stream_capture.h"
 #include "tiers/emulator/capture_graph.h"
-#include "tiers/emulator/driver.h"
+#include "tiers/emulator/exported.h"
 #include "tiers/emulator/graph.h"
 #include "tiers/emulator/kernel_objects.h"
 
@@ -97,17 +97,17 @@ CUresult begin_capture_on(const Call& call, CUstream handle, CUstreamCaptureMode
 
 using namespace frostline::emulator;
 
-CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) { return begin_capture_on(call, stream, mode); });
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) { return begin_capture_on(call, stream, mode); });
 }
 
-CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream handle, CUgraph hgraph,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream handle, CUgraph hgraph,
                                              const CUgraphNode* dependencies,
                                              const CUgraphEdgeData* edges, size_t count,
                                              CUstreamCaptureMode mode) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (!is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
         if (edges != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
         CUresult error = CUDA_SUCCESS;
@@ -123,9 +123,9 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream handle, CUgraph hgraph,
     });
 }
 
-CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* hgraph) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* hgraph) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (hgraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
         CUresult error = CUDA_SUCCESS;
         const auto stream = resolve_stream(call.context, handle, error);
@@ -137,35 +137,35 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* hgraph) {
     });
 }
 
-CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) { return query_capture(call, stream, {status}); });
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) { return query_capture(call, stream, {status}); });
 }
 
-CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status,
                                         cuuint64_t* id, CUgraph* graph,
                                         const CUgraphNode** dependencies,
                                         const CUgraphEdgeData** edges, size_t* count) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (edges != nullptr && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
         return query_capture(call, stream, {status, id, graph, dependencies, edges, count});
     });
 }
 
-CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* dependencies,
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* dependencies,
                                                    const CUgraphEdgeData* edges, size_t count,
                                                    unsigned flags) {
-    static Function& function = Function::named(__func__, Needs::context, InCapture::allowed);
-    return function.call([&](Call& call) -> CUresult {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
         if (edges != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
         return update_dependencies(call, stream, dependencies, count, flags);
     });
 }
 
-CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-    static Function& function = Function::named(__func__, Needs::driver, InCapture::allowed);
-    return function.call([&](Call&) -> CUresult {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call&) -> CUresult {
         if (mode == nullptr || !is_mode(*mode)) return CUDA_ERROR_INVALID_VALUE;
         std::swap(*mode, thread_capture_mode());
         return CUDA_SUCCESS;
