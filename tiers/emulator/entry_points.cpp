@@ -20,9 +20,8 @@ CUresult look_up(const char* symbol, void** address, int version, cuuint64_t fla
         return CUDA_ERROR_INVALID_VALUE;
     }
     const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    const ProcAddress found =
-        find_proc_address(symbol, version, newest,
-                          per_thread ? DefaultStream::per_thread : DefaultStream::legacy);
+    const ProcAddress found = find_proc_address(
+        symbol, version, newest, per_thread ? DefaultStream::per_thread : DefaultStream::legacy);
     *address = found.address;
     status = found.status;
     return CUDA_SUCCESS;

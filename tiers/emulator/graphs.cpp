@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "tiers/emulator/exported.h"
 #include "tiers/emulator/emulator.h"
+#include "tiers/emulator/exported.h"
 #include "tiers/emulator/graph.h"
 #include "tiers/emulator/graphs.h"
 #include "tiers/emulator/kernel_objects.h"
@@ -83,7 +83,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphDestroy(CUgraph hgraph) {
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphGetNodes(CUgraph hgraph, CUgraphNode* nodes, size_t* count) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphGetNodes(CUgraph hgraph, CUgraphNode* nodes,
+                                                    size_t* count) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         const auto graph = resolve_graph(hgraph, call);
@@ -93,7 +94,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphGetNodes(CUgraph hgraph, CUgraphNode*
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hgraph, CUgraphNode* nodes, size_t* count) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hgraph, CUgraphNode* nodes,
+                                                        size_t* count) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         const auto graph = resolve_graph(hgraph, call);
@@ -116,13 +118,14 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode handle, CUgra
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* exec, CUgraph graph,
+                                                       unsigned long long flags) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) { return instantiate_graph(call, exec, graph, flags); });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
-                                              CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphInstantiateWithParams(
+    CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;

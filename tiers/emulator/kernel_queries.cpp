@@ -111,17 +111,20 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction 
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetParamInfo(CUfunction hfunc, size_t index, size_t* offset, size_t* size) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetParamInfo(CUfunction hfunc, size_t index,
+                                                       size_t* offset, size_t* size) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) { return param_info(hfunc, index, offset, size, call); });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* size) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t index,
+                                                         size_t* offset, size_t* size) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) { return param_info(kernel, index, offset, size, call); });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction hfunc) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute,
+                                                       CUfunction hfunc) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -131,8 +134,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_at
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel handle,
-                                      CUdevice) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute,
+                                                         CUkernel handle, CUdevice) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -142,7 +145,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attribute, int value) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc,
+                                                       CUfunction_attribute attribute, int value) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         const auto kernel = resolve_kernel(hfunc, call.function);
@@ -151,8 +155,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunct
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,
-                                      CUdevice) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attribute, int value,
+                                                         CUkernel handle, CUdevice) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         const auto kernel = resolve_kernel(handle, call.function);
@@ -170,17 +174,15 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfun
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction func,
-                                                             int block_size, size_t shared_bytes) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    int* blocks, CUfunction func, int block_size, size_t shared_bytes) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call(
         [&](Call& call) { return occupancy(blocks, func, block_size, shared_bytes, call); });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction func,
-                                                                      int block_size,
-                                                                      size_t shared_bytes,
-                                                                      unsigned flags) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, CUfunction func, int block_size, size_t shared_bytes, unsigned flags) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
@@ -188,10 +190,9 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorW
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int* min_grid_size, int* block_size,
-                                                  CUfunction func,
-                                                  CUoccupancyB2DSize shared_bytes_of,
-                                                  size_t shared_bytes, int block_size_limit) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(
+    int* min_grid_size, int* block_size, CUfunction func, CUoccupancyB2DSize shared_bytes_of,
+    size_t shared_bytes, int block_size_limit) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (min_grid_size == nullptr || block_size == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -11,10 +11,11 @@
 
 using namespace frostline::emulator;
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                unsigned block_x, unsigned block_y, unsigned block_z,
-                                unsigned shared_bytes, CUstream stream, void** parameters,
-                                void** extra) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
+                                                   unsigned grid_z, unsigned block_x,
+                                                   unsigned block_y, unsigned block_z,
+                                                   unsigned shared_bytes, CUstream stream,
+                                                   void** parameters, void** extra) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) {
         return launch(call,
@@ -27,10 +28,9 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned grid_x
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
-                                           unsigned grid_z, unsigned block_x, unsigned block_y,
-                                           unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                           void** parameters) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchCooperativeKernel(
+    CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+    unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         const LaunchRequest request{f,
@@ -43,8 +43,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsi
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters,
-                                  void** extra) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f,
+                                                     void** parameters, void** extra) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr)) {

@@ -36,8 +36,9 @@ CUresult add_library(Call& call, CUlibrary* library, Load&& load) {
 
 using namespace frostline::emulator;
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**,
-                                   unsigned, CUlibraryOption*, void**, unsigned) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const void* code,
+                                                      CUjit_option*, void**, unsigned,
+                                                      CUlibraryOption*, void**, unsigned) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::unsafe);
     return self.call([&](Call& call) -> CUresult {
         if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -46,8 +47,9 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryLoadData(CUlibrary* library, const 
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* file_name, CUjit_option*,
-                                       void**, unsigned, CUlibraryOption*, void**, unsigned) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* library, const char* file_name,
+                                                          CUjit_option*, void**, unsigned,
+                                                          CUlibraryOption*, void**, unsigned) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::unsafe);
     return self.call([&](Call& call) -> CUresult {
         if (library == nullptr || file_name == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -67,7 +69,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryUnload(CUlibrary handle) {
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle,
+                                                       const char* name) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (kernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -60,13 +60,14 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoadData(CUmodule* module, const voi
 }
 
 // The options steer the compiler of PTX, which there is none of.
-FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*,
-                                    void**) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image,
+                                                       unsigned, CUjit_option*, void**) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);
     return self.call([&](Call& call) { return add_module_from(call, module, image); });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule* module, const void* fat_binary) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule* module,
+                                                          const void* fat_binary) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);
     return self.call([&](Call& call) { return add_module_from(call, module, fat_binary); });
 }
@@ -96,7 +97,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode* 
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod,
+                                                        const char* name) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -107,7 +109,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmod
 }
 
 // Host functions keep their constants in host memory, so no module has globals on a device.
-FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr*, size_t*, CUmodule hmod, const char* name) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr*, size_t*, CUmodule hmod,
+                                                      const char* name) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;

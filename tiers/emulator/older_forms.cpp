@@ -7,6 +7,7 @@
 #include "tiers/emulator/entry_points.h"
 #include "tiers/emulator/exported.h"
 #include "tiers/emulator/graphs.h"
+#include "tiers/emulator/ipc.h"
 #include "tiers/emulator/stream_capture.h"
 
 using namespace frostline::emulator;
@@ -25,9 +26,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** 
 
 FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamBeginCapture(CUstream stream) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
-    return self.call([&](Call& call) {
-        return begin_capture_on(call, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    });
+    return self.call(
+        [&](Call& call) { return begin_capture_on(call, stream, CU_STREAM_CAPTURE_MODE_GLOBAL); });
 }
 
 FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
@@ -37,9 +37,11 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream,
     return self.call([&](Call& call) { return query_capture(call, stream, {status, id}); });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI
-cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
-                          CUgraph* graph, const CUgraphNode** dependencies, size_t* count) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream,
+                                                              CUstreamCaptureStatus* status,
+                                                              cuuint64_t* id, CUgraph* graph,
+                                                              const CUgraphNode** dependencies,
+                                                              size_t* count) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) {
         return query_capture(call, stream, {status, id, graph, dependencies, nullptr, count});
@@ -51,9 +53,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream s
                                                                       size_t count,
                                                                       unsigned flags) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
-    return self.call([&](Call& call) {
-        return update_dependencies(call, stream, dependencies, count, flags);
-    });
+    return self.call(
+        [&](Call& call) { return update_dependencies(call, stream, dependencies, count, flags); });
 }
 
 // Nothing can go wrong with a single node, so there is neither a node nor a log to tell of.
@@ -77,4 +78,10 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* exec, CUg
         if (log != nullptr && log_bytes > 0) *log = '\0';
         return instantiate_graph(call, exec, graph, 0);
     });
+}
+
+FROSTLINE_EXPORTED CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle,
+                                                       unsigned flags) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);
+    return self.call([&](Call& call) { return open_ipc_memory(call, address, handle, flags); });
 }

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "tiers/emulator/stream_capture.h"
 #include "tiers/emulator/capture_graph.h"
 #include "tiers/emulator/exported.h"
 #include "tiers/emulator/graph.h"
 #include "tiers/emulator/kernel_objects.h"
+#include "tiers/emulator/stream_capture.h"
 
 namespace frostline::emulator {
 namespace {
@@ -97,15 +97,17 @@ CUresult begin_capture_on(const Call& call, CUstream handle, CUstreamCaptureMode
 
 using namespace frostline::emulator;
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamBeginCapture(CUstream stream,
+                                                         CUstreamCaptureMode mode) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) { return begin_capture_on(call, stream, mode); });
 }
 
 FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream handle, CUgraph hgraph,
-                                             const CUgraphNode* dependencies,
-                                             const CUgraphEdgeData* edges, size_t count,
-                                             CUstreamCaptureMode mode) {
+                                                                const CUgraphNode* dependencies,
+                                                                const CUgraphEdgeData* edges,
+                                                                size_t count,
+                                                                CUstreamCaptureMode mode) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (!is_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
@@ -137,15 +139,15 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph*
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamIsCapturing(CUstream stream,
+                                                        CUstreamCaptureStatus* status) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) { return query_capture(call, stream, {status}); });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status,
-                                        cuuint64_t* id, CUgraph* graph,
-                                        const CUgraphNode** dependencies,
-                                        const CUgraphEdgeData** edges, size_t* count) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamGetCaptureInfo(
+    CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+    const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (edges != nullptr && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -153,9 +155,11 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream, CUst
     });
 }
 
-FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* dependencies,
-                                                   const CUgraphEdgeData* edges, size_t count,
-                                                   unsigned flags) {
+FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream stream,
+                                                                      CUgraphNode* dependencies,
+                                                                      const CUgraphEdgeData* edges,
+                                                                      size_t count,
+                                                                      unsigned flags) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {
         if (edges != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
