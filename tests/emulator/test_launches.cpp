@@ -174,7 +174,7 @@ TEST_F(LaunchTest, KernelsAndCopiesOfTwoStreamsOverlap) {
     std::array<frostline_emulator_operation, 64> timeline{};
     const std::size_t count =
         std::min(frostline_emulator_timeline(timeline.data(), timeline.size()), timeline.size());
-    const auto* const end = timeline.data() + count;
+    auto* const end = timeline.data() + count;
     const auto of_kind = [&](int kind) {
         return std::find_if(timeline.data(), end, [&](const auto& o) { return o.kind == kind; });
     };

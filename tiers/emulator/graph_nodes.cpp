@@ -11,18 +11,9 @@
 #include "tiers/emulator/kernel_objects.h"
 
 namespace frostline::emulator {
-namespace {
 
-// Where a node goes.
-struct Place {
-    CUgraphNode* node;
-    CUgraph graph;
-    const CUgraphNode* dependencies;
-    std::size_t count;
-};
-
-CUresult add(const Call& call, const Place& place, CUgraphNodeType type,
-             std::shared_ptr<Operation> work) {
+CUresult add_node(const Call& call, const NodePlace& place, CUgraphNodeType type,
+                  std::shared_ptr<Operation> work) {
     if (place.node == nullptr) return refuse_value(call, "the node's place is null");
     const auto graph = resolve_graph(place.graph, call);
     if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -36,9 +27,11 @@ CUresult add(const Call& call, const Place& place, CUgraphNodeType type,
     return CUDA_SUCCESS;
 }
 
+namespace {
+
 // Both versions of the parameters begin with the same fields.
 template <class Parameters>
-CUresult add_kernel(const Call& call, const Place& place, CUfunction function,
+CUresult add_kernel(const Call& call, const NodePlace& place, CUfunction function,
                     const std::shared_ptr<Context>& context, const Parameters& p) {
     const LaunchRequest request{
         function,
@@ -49,7 +42,7 @@ CUresult add_kernel(const Call& call, const Place& place, CUfunction function,
     std::shared_ptr<Operation> work;
     const CUresult made = make_launch(call, request, context, work);
     if (made != CUDA_SUCCESS) return made;
-    return add(call, place, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work));
+    return add_node(call, place, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work));
 }
 
 }  // namespace
@@ -93,6 +86,7 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode* node, CUgra
                                                         size_t count) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) {
-        return add(call, {node, graph, dependencies, count}, CU_GRAPH_NODE_TYPE_EMPTY, nullptr);
+        return add_node(call, {node, graph, dependencies, count}, CU_GRAPH_NODE_TYPE_EMPTY,
+                        nullptr);
     });
 }
