@@ -11,7 +11,9 @@
 
 namespace frostline::emulator {
 
+struct Event;
 struct Operation;
+struct Stream;
 
 struct Capture {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -19,8 +21,10 @@ struct Capture {
     bool invalidated = false;
     /// Takes an operation in place of the stream's queue; the driver's mutex is held.
     std::function<CUresult(const std::shared_ptr<Operation>&)> add;
-    /// A stream is to wait for an event that was recorded in this capture, or this captured
-    /// stream records one: see stream.h, Event::capture.
+    /// The same for the record of an event in a captured stream, and for a wait of which the stream
+    /// or the event's last record is captured.
+    std::function<CUresult(const std::shared_ptr<Stream>&, const std::shared_ptr<Event>&)>
+        record_event, wait_event;
     std::shared_ptr<void> graph;  ///< whatever the owner keeps
 };
 

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,11 +51,12 @@ struct Driver {
     std::uint64_t unfinished = 0;       ///< operations queued or running, of all streams
 
     DriverState state = DriverState::uninitialised;
+    bool settings_read = false;
+    std::string settings_error;    ///< empty: they are valid
     bool forked = false;           ///< this is a child of the process that initialised it
     std::uint64_t generation = 1;  ///< grows with each restart: what threads remember is stale
     std::string overrides;         ///< of the last restart
     Settings settings;
-    std::size_t registration_limit_bytes = 0;
     std::mt19937_64 random;
     std::uint64_t next_id = 1;  ///< of contexts, streams and buffers
 
@@ -67,9 +69,12 @@ struct Driver {
     HandleTable<MemoryPool> pools{5};
     PhysicalStore host_store;  ///< pinned host memory and handles that lie on the host
     AddressSpace memory;
+    std::set<std::uintptr_t> freed_addresses;  ///< to tell a double free from a wild one
     /// Every stream that has work, those that the user destroyed included.
     std::map<Stream*, std::shared_ptr<Stream>> busy_streams;
     std::vector<std::shared_ptr<Capture>> captures;  ///< active ones
+    /// What waits for work to end: called after each operation until it returns true.
+    std::vector<std::function<bool()>> deferred;
 
     MisuseReports misuse;
     std::deque<frostline_emulator_operation> timeline;
@@ -77,6 +82,16 @@ struct Driver {
 };
 
 Driver& driver();
+
+/// Reads the settings unless that has been done, and plants the faults that they name. An error is
+/// kept in settings_error, for cuInit to tell.
+void read_settings();
+/// Makes the devices: the work of cuInit, once.
+void initialise();
+/// Ends all work, reports leaks if told to, and frees everything that users own.
+void tear_down(Lock& lock, bool report_leaks);
+/// The device of that ordinal; null if there is none.
+Device* find_device(int ordinal);
 
 /// The stack of contexts of the calling thread; its back is current.
 std::vector<std::uint64_t>& context_stack();

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -23,13 +24,22 @@ class Engine {
     /// is held, as for stop().
     void add(std::shared_ptr<Operation> operation);
 
+    /// Forgets what it has not begun. The driver's mutex is held.
+    void drop_ready() { ready_.clear(); }
+
     /// Makes the thread end when it is idle; join() then, without the mutex.
     void stop();
     void join();
 
    private:
     void run();
-    void carry_out(const std::shared_ptr<Operation>& operation);
+    void carry_out(std::unique_lock<std::mutex>& lock, Operation& operation);
+    /// How long the settings make it take, in ns, jitter included.
+    std::uint64_t duration_ns(const Operation& operation) const;
+    /// How long before its end it has to begin to copy, so as to be done in time.
+    std::uint64_t lead_ns(const Operation& operation) const;
+    std::uint64_t schedule(Operation& operation);
+    void learn_speed(const Operation& operation, std::uint64_t elapsed_ns);
 
     EngineKind kind_;
     std::vector<std::shared_ptr<Operation>> ready_;

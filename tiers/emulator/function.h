@@ -62,7 +62,6 @@ class Function {
     static Lock lock_driver();
     /// Nothing if the body may run; the driver's mutex is held.
     std::optional<CUresult> open(Call& call);
-    CUresult refuse_in_capture(const Call& call) const;
 
     std::string name_;
     Needs needs_ = Needs::nothing;

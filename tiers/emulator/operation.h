@@ -33,6 +33,7 @@ struct TouchedRange {
     std::uintptr_t address;
     std::size_t bytes;
     Need need;
+    int device = -1;  ///< that reaches it; -1: the operation's own
 };
 
 /// Why an operation could not be carried out. It becomes a report of misuse, and `result` the
@@ -50,6 +51,7 @@ struct Operation {
     int device = 0;                  ///< the ordinal of the executing device
     std::uint64_t bytes = 0;         ///< moved or filled; what bandwidth is charged for
     std::vector<TouchedRange> touched;
+    bool even_if_broken = false;  ///< performed although an error sticks to the context
     std::string what;  ///< for reports: "copy of 4096 bytes to the device", "kernel saxpy"
 
     /// Carried out by the engine's thread without the driver's mutex. May be called more than once,

@@ -33,6 +33,8 @@ struct PhysicalMemory {
     PhysicalMemory(const PhysicalMemory&) = delete;
     PhysicalMemory& operator=(const PhysicalMemory&) = delete;
     ~PhysicalMemory();
+    /// Closes a file of its own, in the child of a fork.
+    void discard_after_fork();
 };
 
 /// One file and which ranges of it are free. Not thread-safe.
@@ -43,15 +45,17 @@ class PhysicalStore {
     PhysicalStore& operator=(const PhysicalStore&) = delete;
     ~PhysicalStore();
 
-    /// Makes the file; false if the system refuses.
-    bool open();
     /// A range of whole pages, the first that fits; grows the file if none does. False if the
     /// system refuses.
     bool take(std::size_t bytes, std::uint64_t& offset);
     void give_back(std::uint64_t offset, std::size_t bytes);
     int file() const { return file_; }
+    /// Forgets everything: for the child of a fork, which must not read what was in here.
+    void discard();
 
    private:
+    bool open();
+
     int file_ = -1;
     std::uint64_t end_ = 0;
     std::map<std::uint64_t, std::uint64_t> free_;  ///< offset to bytes, coalesced

@@ -22,6 +22,10 @@ using Lock = std::unique_lock<std::mutex>;
 /// legacy stream implies. `operation->device` and `->stream` are set by the caller.
 CUresult submit(const std::shared_ptr<Operation>& operation);
 
+/// Whether a blocking stream of the context is captured, so that its legacy stream may not be used;
+/// if so, that capture is invalid from now on.
+bool legacy_is_captured(const Context& context);
+
 /// Appends it without asking for captures: for the replay of graphs.
 void enqueue(const std::shared_ptr<Operation>& operation);
 
@@ -37,7 +41,11 @@ void wait_for(Lock& lock, const std::shared_ptr<Operation>& operation);
 /// Waits for all that was submitted to the stream, or to any stream of the context, until now.
 void wait_stream(Lock& lock, const std::shared_ptr<Stream>& stream);
 void wait_context(Lock& lock, const std::shared_ptr<Context>& context);
-void wait_all(Lock& lock);
+/// Waits for what the context's legacy stream would wait for: all of its blocking streams.
+void wait_legacy(Lock& lock, const std::shared_ptr<Context>& context);
+
+/// Drops what has not begun, and waits for what is running.
+void abandon_work(Lock& lock);
 
 /// One operation, queued or running, that touches the range; null if none.
 std::shared_ptr<Operation> work_touching(std::uintptr_t start, std::size_t bytes);

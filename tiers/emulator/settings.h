@@ -33,8 +33,9 @@ struct Settings {
     std::vector<PlantedFault> faults;
     bool abort_at_misuse = false;
     bool report_leaks = true;
-    int version = 13000;  ///< what cuDriverGetVersion says
-    bool peer = true;     ///< devices can reach each other's memory
+    int version = 13000;                         ///< what cuDriverGetVersion says
+    bool peer = true;                            ///< devices can reach each other's memory
+    std::uint64_t registration_limit_bytes = 0;  ///< the largest one; 0: none
 };
 
 /// Either settings or one line that says which value is wrong and why.
