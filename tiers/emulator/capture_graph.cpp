@@ -121,6 +121,12 @@ CUresult begin_capture(const std::shared_ptr<Stream>& stream, CUstreamCaptureMod
     capture->add = [raw = capture.get()](const std::shared_ptr<Operation>& operation) {
         return add_to_capture(*raw, operation);
     };
+    capture->record_event = [](const auto& where, const auto& event) {
+        return record_in_capture(where, *event);
+    };
+    capture->wait_event = [](const auto& where, const auto& event) {
+        return wait_in_capture(where, *event);
+    };
     driver().captures.push_back(capture);
     join(stream, capture, std::move(first));
     return CUDA_SUCCESS;
@@ -197,7 +203,7 @@ CUresult wait_in_capture(const std::shared_ptr<Stream>& stream, const Event& eve
     return CUDA_SUCCESS;
 }
 
-bool legacy_stream_is_captured(const Context& context) {
+bool blocking_stream_is_captured(const Context& context) {
     for (const auto& capture : driver().captures) {
         for (const auto& [key, branch] : graph_of(*capture).branches) {
             const auto stream = branch.stream.lock();
@@ -206,11 +212,6 @@ bool legacy_stream_is_captured(const Context& context) {
         }
     }
     return false;
-}
-
-CUresult refuse_on_captured(const Stream& stream, const char* function) {
-    return illegal(stream.capture.get(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                   fmt::format("{}: the stream is being captured", function));
 }
 
 }  // namespace frostline::emulator

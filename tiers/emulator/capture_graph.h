@@ -49,11 +49,8 @@ CUresult record_in_capture(const std::shared_ptr<Stream>& stream, Event& event);
 /// joins the event's capture.
 CUresult wait_in_capture(const std::shared_ptr<Stream>& stream, const Event& event);
 
-/// Whether the legacy stream of the context is unusable because a blocking stream is captured.
-bool legacy_stream_is_captured(const Context& context);
-
-/// Reports that `function` may not be called on this captured stream, and invalidates the capture.
-/// Returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
-CUresult refuse_on_captured(const Stream& stream, const char* function);
+/// Whether a blocking stream of the context is captured, so that the legacy one is unusable; unlike
+/// legacy_is_captured this only looks.
+bool blocking_stream_is_captured(const Context& context);
 
 }  // namespace frostline::emulator

@@ -18,7 +18,7 @@ namespace {
 // Null where `error` says what to return.
 std::shared_ptr<Stream> resolve_queried(const Call& call, CUstream handle, CUresult& error) {
     auto stream = resolve_stream(call.context, handle, error);
-    if (stream != nullptr && stream->legacy && legacy_stream_is_captured(*call.context)) {
+    if (stream != nullptr && stream->legacy && blocking_stream_is_captured(*call.context)) {
         error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         return nullptr;
     }
