@@ -1,88 +1,49 @@
-// A fixture with everything that a test of kernels needs: a driver that was just started, a current
-// context, the module of test kernels, and memory. At its end each misuse that a test provoked has
-// to have been named by it: others fail the test.
+// What a test of kernels needs on top of a driver: the module of test kernels, launches, and
+// kernels that end when the test says so. These tests are not about leaks and clean nothing up.
 #pragma once
-
-#include <cuda.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <array>
 #include <cstddef>
-#include <string>
-#include <tuple>
 #include <vector>
 
-#include "tiers/emulator/emulator.h"
+#include "tests/emulator/driver_fixture.h"
 
-namespace frostline::emulator {
+namespace frostline::emulator_test {
 
-#define ASSERT_CUDA(call) ASSERT_EQ(call, CUDA_SUCCESS)
-#define EXPECT_CUDA(call) EXPECT_EQ(call, CUDA_SUCCESS)
-
-/// The text before the colon of every report since the last restart or clearing.
-inline std::vector<std::string> misuse_names() {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < frostline_emulator_misuse_count(); ++i) {
-        const std::string report = frostline_emulator_misuse(i);
-        names.push_back(report.substr(0, report.find(':')));
-    }
-    return names;
-}
-
-class KernelTest : public ::testing::Test {
+class KernelTest : public DriverTest {
    protected:
-    void SetUp() override { start(""); }
+    void SetUp() override { start("leaks=0"); }
 
     void start(const char* settings) {
-        frostline_emulator_restart(settings);
-        ASSERT_CUDA(cuInit(0));
-        ASSERT_CUDA(cuDevicePrimaryCtxRetain(&context_, 0));
-        ASSERT_CUDA(cuCtxSetCurrent(context_));
-        ASSERT_CUDA(cuModuleLoad(&module_, FROSTLINE_EMULATOR_KERNELS));
+        DriverTest::start(settings);
+        ASSERT_CUDA_OK(cuModuleLoad(&module_, FROSTLINE_EMULATOR_KERNELS));
     }
 
     void TearDown() override {
-        EXPECT_THAT(misuse_names(), ::testing::IsEmpty());
+        EXPECT_THAT(reported_names(), ::testing::IsEmpty());
         frostline_emulator_restart("leaks=0");
-    }
-
-    /// Checks that exactly these misuses were reported, in this order, and forgets them.
-    void expect_misuse(const std::vector<std::string>& names) {
-        EXPECT_EQ(misuse_names(), names);
-        frostline_emulator_clear_misuse();
     }
 
     CUfunction kernel(const char* name) {
         CUfunction function = nullptr;
-        EXPECT_CUDA(cuModuleGetFunction(&function, module_, name));
+        EXPECT_CUDA_OK(cuModuleGetFunction(&function, module_, name));
         return function;
     }
 
     /// Device memory for that many zeros.
     CUdeviceptr ints(std::size_t count) {
         CUdeviceptr address = 0;
-        EXPECT_CUDA(cuMemAlloc(&address, count * sizeof(int)));
-        EXPECT_CUDA(cuMemsetD32(address, 0, count));
+        EXPECT_CUDA_OK(cuMemAlloc(&address, count * sizeof(int)));
+        EXPECT_CUDA_OK(cuMemsetD32(address, 0, count));
+        // A fill is asynchronous, and non-blocking streams would not wait for it.
+        EXPECT_CUDA_OK(cuStreamSynchronize(nullptr));
         return address;
     }
 
     static std::vector<int> read_ints(CUdeviceptr address, std::size_t count) {
         std::vector<int> values(count, -1);
-        EXPECT_CUDA(cuMemcpyDtoH(values.data(), address, count * sizeof(int)));
+        EXPECT_CUDA_OK(cuMemcpyDtoH(values.data(), address, count * sizeof(int)));
         return values;
-    }
-
-    CUstream stream() {
-        CUstream made = nullptr;
-        EXPECT_CUDA(cuStreamCreate(&made, CU_STREAM_NON_BLOCKING));
-        return made;
-    }
-
-    CUevent event() {
-        CUevent made = nullptr;
-        EXPECT_CUDA(cuEventCreate(&made, CU_EVENT_DISABLE_TIMING));
-        return made;
     }
 
     /// One block of as many threads.
@@ -101,23 +62,22 @@ class KernelTest : public ::testing::Test {
         return launch(kernel("add_one"), static_cast<unsigned>(count), stream, address, count);
     }
 
-    CUcontext context_ = nullptr;
     CUmodule module_ = nullptr;
 };
 
 /// A flag in pinned memory that a kernel waits for; set in any case when it goes out of scope, so
 /// that a failed test does not hang.
-class Gate {
+class KernelGate {
    public:
-    Gate() {
+    KernelGate() {
         void* memory = nullptr;
-        EXPECT_CUDA(cuMemAllocHost(&memory, sizeof(unsigned)));
+        EXPECT_CUDA_OK(cuMemAllocHost(&memory, sizeof(unsigned)));
         flag_ = static_cast<unsigned*>(memory);
         *flag_ = 0;
     }
-    Gate(const Gate&) = delete;
-    Gate& operator=(const Gate&) = delete;
-    ~Gate() { open(); }
+    KernelGate(const KernelGate&) = delete;
+    KernelGate& operator=(const KernelGate&) = delete;
+    ~KernelGate() { open(); }
 
     const unsigned* flag() const { return flag_; }
     unsigned* flag() { return flag_; }
@@ -134,28 +94,28 @@ struct Mapping {
         CUmemAllocationProp properties{};
         properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
         properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        EXPECT_CUDA(cuMemAddressReserve(&address, bytes, 0, 0, 0));
-        EXPECT_CUDA(cuMemCreate(&handle, bytes, &properties, 0));
+        EXPECT_CUDA_OK(cuMemAddressReserve(&address, bytes, 0, 0, 0));
+        EXPECT_CUDA_OK(cuMemCreate(&handle, bytes, &properties, 0));
         map();
     }
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
 
     void map() {
-        EXPECT_CUDA(cuMemMap(address, bytes, 0, handle, 0));
+        EXPECT_CUDA_OK(cuMemMap(address, bytes, 0, handle, 0));
         allow(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     }
     void allow(CUmemAccess_flags flags) {
         CUmemAccessDesc access{};
         access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         access.flags = flags;
-        EXPECT_CUDA(cuMemSetAccess(address, bytes, &access, 1));
+        EXPECT_CUDA_OK(cuMemSetAccess(address, bytes, &access, 1));
     }
-    void unmap() { EXPECT_CUDA(cuMemUnmap(address, bytes)); }
+    void unmap() { EXPECT_CUDA_OK(cuMemUnmap(address, bytes)); }
 
     CUdeviceptr address = 0;
     CUmemGenericAllocationHandle handle = 0;
     std::size_t bytes;
 };
 
-}  // namespace frostline::emulator
+}  // namespace frostline::emulator_test

@@ -3,7 +3,7 @@
 
 #include "tests/emulator/kernel_fixture.h"
 
-namespace frostline::emulator {
+namespace frostline::emulator_test {
 namespace {
 
 using ::testing::Each;
@@ -14,18 +14,18 @@ using IpcTest = KernelTest;
 TEST_F(IpcTest, OpensAnAllocationAtAnotherAddress) {
     const CUdeviceptr data = ints(4);
     CUipcMemHandle handle{};
-    ASSERT_CUDA(cuIpcGetMemHandle(&handle, data));
+    ASSERT_CUDA_OK(cuIpcGetMemHandle(&handle, data));
     CUdeviceptr opened = 0;
-    ASSERT_CUDA(cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    ASSERT_CUDA_OK(cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     EXPECT_NE(opened, data);
-    ASSERT_CUDA(fill(opened, 9, 4, nullptr));
+    ASSERT_CUDA_OK(fill(opened, 9, 4, nullptr));
     EXPECT_THAT(read_ints(data, 4), Each(9));
     CUdeviceptr again = 0;
-    ASSERT_CUDA(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    ASSERT_CUDA_OK(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     EXPECT_EQ(again, opened);
-    EXPECT_CUDA(cuIpcCloseMemHandle(opened));
+    EXPECT_CUDA_OK(cuIpcCloseMemHandle(opened));
     EXPECT_THAT(read_ints(opened, 4), Each(9));
-    EXPECT_CUDA(cuIpcCloseMemHandle(opened));
+    EXPECT_CUDA_OK(cuIpcCloseMemHandle(opened));
     EXPECT_EQ(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE);
     expect_misuse({"not-an-allocation"});
 }
@@ -41,8 +41,8 @@ TEST_F(IpcTest, C11MappedMemoryHasNoHandle) {
 TEST_F(IpcTest, AFreedAllocationCannotBeOpened) {
     const CUdeviceptr data = ints(4);
     CUipcMemHandle handle{};
-    ASSERT_CUDA(cuIpcGetMemHandle(&handle, data));
-    ASSERT_CUDA(cuMemFree(data));
+    ASSERT_CUDA_OK(cuIpcGetMemHandle(&handle, data));
+    ASSERT_CUDA_OK(cuMemFree(data));
     CUdeviceptr opened = 0;
     EXPECT_EQ(cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
               CUDA_ERROR_INVALID_HANDLE);
@@ -68,7 +68,7 @@ class SharingTest : public KernelTest {
         properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         properties.requestedHandleTypes = type;
         CUmemGenericAllocationHandle handle = 0;
-        EXPECT_CUDA(cuMemCreate(&handle, kBytes, &properties, 0));
+        EXPECT_CUDA_OK(cuMemCreate(&handle, kBytes, &properties, 0));
         return handle;
     }
     static CUdeviceptr map(CUmemGenericAllocationHandle handle) {
@@ -76,9 +76,9 @@ class SharingTest : public KernelTest {
         CUmemAccessDesc access{};
         access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        EXPECT_CUDA(cuMemAddressReserve(&address, kBytes, 0, 0, 0));
-        EXPECT_CUDA(cuMemMap(address, kBytes, 0, handle, 0));
-        EXPECT_CUDA(cuMemSetAccess(address, kBytes, &access, 1));
+        EXPECT_CUDA_OK(cuMemAddressReserve(&address, kBytes, 0, 0, 0));
+        EXPECT_CUDA_OK(cuMemMap(address, kBytes, 0, handle, 0));
+        EXPECT_CUDA_OK(cuMemSetAccess(address, kBytes, &access, 1));
         return address;
     }
     static CUresult import(int file, CUmemGenericAllocationHandle& handle) {
@@ -91,17 +91,17 @@ class SharingTest : public KernelTest {
 TEST_F(SharingTest, ADescriptorNamesTheSameMemory) {
     const auto handle = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     int file = -1;
-    ASSERT_CUDA(
+    ASSERT_CUDA_OK(
         cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     const CUdeviceptr data = map(handle);
     CUmemGenericAllocationHandle imported = 0;
-    ASSERT_CUDA(import(file, imported));
+    ASSERT_CUDA_OK(import(file, imported));
     ASSERT_EQ(close(file), 0);
     const CUdeviceptr second = map(imported);
-    ASSERT_CUDA(fill(data, 6, 4, nullptr));
+    ASSERT_CUDA_OK(fill(data, 6, 4, nullptr));
     EXPECT_THAT(read_ints(second, 4), Each(6));
-    EXPECT_CUDA(cuMemRelease(imported));
-    EXPECT_CUDA(cuMemRelease(handle));
+    EXPECT_CUDA_OK(cuMemRelease(imported));
+    EXPECT_CUDA_OK(cuMemRelease(handle));
     EXPECT_THAT(read_ints(second, 4), Each(6));
 }
 
@@ -112,7 +112,7 @@ TEST_F(SharingTest, OnlyExportableMemoryIsExported) {
         cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
         CUDA_ERROR_INVALID_VALUE);
     expect_misuse({"not-exportable"});
-    EXPECT_CUDA(cuMemRelease(handle));
+    EXPECT_CUDA_OK(cuMemRelease(handle));
     EXPECT_EQ(
         cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
         CUDA_ERROR_INVALID_VALUE);
@@ -131,4 +131,4 @@ TEST_F(SharingTest, OtherDescriptorsAreRefused) {
 }
 
 }  // namespace
-}  // namespace frostline::emulator
+}  // namespace frostline::emulator_test

@@ -6,7 +6,7 @@
 
 #include "tests/emulator/kernel_fixture.h"
 
-namespace frostline::emulator {
+namespace frostline::emulator_test {
 namespace {
 
 using ::testing::Each;
@@ -24,36 +24,36 @@ unsigned low_half(CUdeviceptr address) {
 TEST_F(LaunchTest, RunsEveryThreadOfTheGrid) {
     CUdeviceptr counter = ints(2);
     void* parameters[] = {&counter};
-    ASSERT_CUDA(
+    ASSERT_CUDA_OK(
         cuLaunchKernel(kernel("count_threads"), 2, 3, 4, 5, 6, 7, 0, nullptr, parameters, nullptr));
     EXPECT_THAT(read_ints(counter, 2), ElementsAre(2 * 3 * 4 * 5 * 6 * 7, 0));
 }
 
 TEST_F(LaunchTest, CopiesParametersAtTheCall) {
     const CUdeviceptr data = ints(4);
-    Gate gate;
+    KernelGate gate;
     const CUstream work = stream();
-    ASSERT_CUDA(launch(kernel("run_until_set"), 1, work, gate.flag()));
+    ASSERT_CUDA_OK(launch(kernel("run_until_set"), 1, work, gate.flag()));
     CUdeviceptr address = data;
     int value = 3;
     int count = 4;
     void* parameters[] = {&address, &value, &count};
-    ASSERT_CUDA(cuLaunchKernel(kernel("fill"), 1, 1, 1, 4, 1, 1, 0, work, parameters, nullptr));
+    ASSERT_CUDA_OK(cuLaunchKernel(kernel("fill"), 1, 1, 1, 4, 1, 1, 0, work, parameters, nullptr));
     address = 0;
     value = 9;
     count = 0;
     gate.open();
-    ASSERT_CUDA(cuStreamSynchronize(work));
+    ASSERT_CUDA_OK(cuStreamSynchronize(work));
     EXPECT_THAT(read_ints(data, 4), Each(3));
 }
 
 TEST_F(LaunchTest, TakesParametersOfAllSizes) {
     CUdeviceptr out = 0;
-    ASSERT_CUDA(cuMemAlloc(&out, 5 * sizeof(double)));
-    ASSERT_CUDA(
+    ASSERT_CUDA_OK(cuMemAlloc(&out, 5 * sizeof(double)));
+    ASSERT_CUDA_OK(
         launch(kernel("store_mixed"), 1, nullptr, out, char{1}, 2.5, short{-3}, 4.25f, 1LL << 40));
     std::array<double, 5> values{};
-    ASSERT_CUDA(cuMemcpyDtoH(values.data(), out, sizeof(values)));
+    ASSERT_CUDA_OK(cuMemcpyDtoH(values.data(), out, sizeof(values)));
     EXPECT_THAT(values, ElementsAre(1, 2.5, -3, 4.25, 1099511627776.0));
 }
 
@@ -71,7 +71,7 @@ TEST_F(LaunchTest, TakesParametersPackedByTheCaller) {
     const auto launch_packed = [&](void** parameters) {
         return cuLaunchKernel(kernel("fill"), 1, 1, 1, 3, 1, 1, 0, nullptr, parameters, extra);
     };
-    ASSERT_CUDA(launch_packed(nullptr));
+    ASSERT_CUDA_OK(launch_packed(nullptr));
     EXPECT_THAT(read_ints(packed.data, 3), Each(8));
     void* both[] = {&packed.data, &packed.value, &packed.count};
     EXPECT_EQ(launch_packed(both), CUDA_ERROR_INVALID_VALUE);
@@ -84,7 +84,7 @@ TEST_F(LaunchTest, TakesParametersPackedByTheCaller) {
 TEST_F(LaunchTest, RefusesMissingParameters) {
     EXPECT_EQ(cuLaunchKernel(kernel("fill"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr),
               CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CUDA(
+    EXPECT_CUDA_OK(
         cuLaunchKernel(kernel("do_nothing"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
 }
 
@@ -94,7 +94,7 @@ TEST_F(LaunchTest, RefusesShapesThatNoDeviceHas) {
         return cuLaunchKernel(nothing, s[0], s[1], s[2], s[3], s[4], s[5], shared_bytes, nullptr,
                               nullptr, nullptr);
     };
-    EXPECT_CUDA(shape({1, 1, 1, 1024, 1, 1}));
+    EXPECT_CUDA_OK(shape({1, 1, 1, 1024, 1, 1}));
     for (const std::array<unsigned, 6>& wrong : {std::array<unsigned, 6>{0, 1, 1, 1, 1, 1},
                                                  {1, 1, 1, 0, 1, 1},
                                                  {1, 1, 1, 1025, 1, 1},
@@ -104,14 +104,14 @@ TEST_F(LaunchTest, RefusesShapesThatNoDeviceHas) {
         EXPECT_EQ(shape(wrong), CUDA_ERROR_INVALID_VALUE);
     }
     EXPECT_EQ(shape({1, 1, 1, 1, 1, 1}, 49153), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CUDA(
+    EXPECT_CUDA_OK(
         cuFuncSetAttribute(nothing, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536));
-    EXPECT_CUDA(shape({1, 1, 1, 1, 1, 1}, 49153));
+    EXPECT_CUDA_OK(shape({1, 1, 1, 1, 1, 1}, 49153));
 }
 
 TEST_F(LaunchTest, ACooperativeGridHasToFitAtOnce) {
     const CUfunction nothing = kernel("do_nothing");
-    EXPECT_CUDA(cuLaunchCooperativeKernel(nothing, 16, 1, 1, 1024, 1, 1, 0, nullptr, nullptr));
+    EXPECT_CUDA_OK(cuLaunchCooperativeKernel(nothing, 16, 1, 1, 1024, 1, 1, 0, nullptr, nullptr));
     EXPECT_EQ(cuLaunchCooperativeKernel(nothing, 265, 1, 1, 1024, 1, 1, 0, nullptr, nullptr),
               CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 }
@@ -129,9 +129,9 @@ TEST_F(LaunchTest, AttributesAreCheckedOrRefusedByName) {
         return cuLaunchKernelEx(&config, kernel("do_nothing"), nullptr, nullptr);
     };
     attribute.value.priority = 0;
-    EXPECT_CUDA(launch_with(CU_LAUNCH_ATTRIBUTE_PRIORITY));
+    EXPECT_CUDA_OK(launch_with(CU_LAUNCH_ATTRIBUTE_PRIORITY));
     attribute.value.clusterDim = {2, 1, 1};
-    EXPECT_CUDA(launch_with(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION));
+    EXPECT_CUDA_OK(launch_with(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION));
     attribute.value.clusterDim = {4, 1, 1};
     EXPECT_EQ(launch_with(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION), CUDA_ERROR_INVALID_CLUSTER_SIZE);
     EXPECT_EQ(launch_with(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT), CUDA_ERROR_NOT_SUPPORTED);
@@ -142,35 +142,35 @@ TEST_F(LaunchTest, AttributesAreCheckedOrRefusedByName) {
 TEST_F(LaunchTest, AKernelIsOfOneDevice) {
     start("devices=2,leaks=0");
     CUcontext second = nullptr;
-    ASSERT_CUDA(cuDevicePrimaryCtxRetain(&second, 1));
+    ASSERT_CUDA_OK(cuDevicePrimaryCtxRetain(&second, 1));
     const CUfunction nothing = kernel("do_nothing");
     const CUstream first_stream = stream();
-    ASSERT_CUDA(cuCtxSetCurrent(second));
+    ASSERT_CUDA_OK(cuCtxSetCurrent(second));
     EXPECT_EQ(launch(nothing, 1, nullptr), CUDA_ERROR_INVALID_HANDLE);
     expect_misuse({"wrong-device"});
     CUmodule module = nullptr;
-    ASSERT_CUDA(cuModuleLoad(&module, FROSTLINE_EMULATOR_KERNELS));
+    ASSERT_CUDA_OK(cuModuleLoad(&module, FROSTLINE_EMULATOR_KERNELS));
     CUfunction own = nullptr;
-    ASSERT_CUDA(cuModuleGetFunction(&own, module, "do_nothing"));
-    EXPECT_CUDA(launch(own, 1, nullptr));
+    ASSERT_CUDA_OK(cuModuleGetFunction(&own, module, "do_nothing"));
+    EXPECT_CUDA_OK(launch(own, 1, nullptr));
     EXPECT_EQ(launch(own, 1, first_stream), CUDA_ERROR_INVALID_HANDLE);
     expect_misuse({"wrong-device"});
-    ASSERT_CUDA(cuCtxSynchronize());
+    ASSERT_CUDA_OK(cuCtxSynchronize());
 }
 
 TEST_F(LaunchTest, KernelsAndCopiesOfTwoStreamsOverlap) {
     const CUstream computing = stream();
     const CUstream copying = stream();
-    Gate gate;
-    Gate source;
+    KernelGate gate;
+    KernelGate source;
     const CUdeviceptr target = ints(1);
-    ASSERT_CUDA(launch(kernel("run_until_set"), 1, computing, gate.flag()));
+    ASSERT_CUDA_OK(launch(kernel("run_until_set"), 1, computing, gate.flag()));
     // The copy ends while the kernel runs, because only then the kernel may end.
-    ASSERT_CUDA(cuMemcpyHtoDAsync(target, source.flag(), sizeof(int), copying));
-    ASSERT_CUDA(cuStreamSynchronize(copying));
+    ASSERT_CUDA_OK(cuMemcpyHtoDAsync(target, source.flag(), sizeof(int), copying));
+    ASSERT_CUDA_OK(cuStreamSynchronize(copying));
     EXPECT_EQ(cuStreamQuery(computing), CUDA_ERROR_NOT_READY);
     gate.open();
-    ASSERT_CUDA(cuStreamSynchronize(computing));
+    ASSERT_CUDA_OK(cuStreamSynchronize(computing));
     std::array<frostline_emulator_operation, 64> timeline{};
     const std::size_t count =
         std::min(frostline_emulator_timeline(timeline.data(), timeline.size()), timeline.size());
@@ -204,8 +204,8 @@ class BadAccessTest : public KernelTest {
 TEST_F(BadAccessTest, ReservedButUnmapped) {
     Mapping mapping;
     mapping.unmap();
-    ASSERT_CUDA(launch(kernel("write_at"), 1, nullptr, high_half(mapping.address),
-                       low_half(mapping.address), 1));
+    ASSERT_CUDA_OK(launch(kernel("write_at"), 1, nullptr, high_half(mapping.address),
+                          low_half(mapping.address), 1));
     expect_broken("unmapped-access");
 }
 
@@ -213,7 +213,8 @@ TEST_F(BadAccessTest, ReportNamesTheKernelAndTheAddress) {
     Mapping mapping;
     mapping.unmap();
     const CUdeviceptr address = mapping.address + 64;
-    ASSERT_CUDA(launch(kernel("write_at"), 1, nullptr, high_half(address), low_half(address), 1));
+    ASSERT_CUDA_OK(
+        launch(kernel("write_at"), 1, nullptr, high_half(address), low_half(address), 1));
     EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
     ASSERT_EQ(frostline_emulator_misuse_count(), 1u);
     const std::string report = frostline_emulator_misuse(0);
@@ -228,9 +229,9 @@ TEST_F(BadAccessTest, ReportNamesTheKernelAndTheAddress) {
 TEST_F(BadAccessTest, AccessWasNotSet) {
     Mapping mapping;
     mapping.unmap();
-    ASSERT_CUDA(cuMemMap(mapping.address, mapping.bytes, 0, mapping.handle, 0));
-    ASSERT_CUDA(launch(kernel("write_at"), 1, nullptr, high_half(mapping.address),
-                       low_half(mapping.address), 1));
+    ASSERT_CUDA_OK(cuMemMap(mapping.address, mapping.bytes, 0, mapping.handle, 0));
+    ASSERT_CUDA_OK(launch(kernel("write_at"), 1, nullptr, high_half(mapping.address),
+                          low_half(mapping.address), 1));
     expect_broken("access-not-set");
 }
 
@@ -238,34 +239,34 @@ TEST_F(BadAccessTest, WriteToMemoryForReading) {
     Mapping mapping;
     mapping.allow(CU_MEM_ACCESS_FLAGS_PROT_READ);
     const CUdeviceptr out = ints(1);
-    ASSERT_CUDA(launch(kernel("read_at"), 1, nullptr, out, high_half(mapping.address),
-                       low_half(mapping.address)));
-    ASSERT_CUDA(cuCtxSynchronize());
-    ASSERT_CUDA(fill(mapping.address, 1, 1, nullptr));
+    ASSERT_CUDA_OK(launch(kernel("read_at"), 1, nullptr, out, high_half(mapping.address),
+                          low_half(mapping.address)));
+    ASSERT_CUDA_OK(cuCtxSynchronize());
+    ASSERT_CUDA_OK(fill(mapping.address, 1, 1, nullptr));
     expect_broken("read-only");
 }
 
 TEST_F(BadAccessTest, FreedMemory) {
     const CUdeviceptr freed = ints(1);
-    ASSERT_CUDA(cuMemFree(freed));
-    ASSERT_CUDA(launch(kernel("write_at"), 1, nullptr, high_half(freed), low_half(freed), 1));
+    ASSERT_CUDA_OK(cuMemFree(freed));
+    ASSERT_CUDA_OK(launch(kernel("write_at"), 1, nullptr, high_half(freed), low_half(freed), 1));
     expect_broken("unmapped-access");
 }
 
 TEST_F(BadAccessTest, PastTheEnd) {
     const CUdeviceptr data = ints(1024);
-    ASSERT_CUDA(launch(kernel("fill"), 1024, nullptr, data + 4096, 1, 1024));
+    ASSERT_CUDA_OK(launch(kernel("fill"), 1024, nullptr, data + 4096, 1, 1024));
     expect_broken("unmapped-access");
 }
 
 TEST_F(BadAccessTest, NullPointer) {
-    ASSERT_CUDA(launch(kernel("fill"), 1, nullptr, CUdeviceptr{0}, 1, 1));
+    ASSERT_CUDA_OK(launch(kernel("fill"), 1, nullptr, CUdeviceptr{0}, 1, 1));
     expect_broken("unmapped-access");
 }
 
 TEST_F(BadAccessTest, PlainHostMemory) {
     const auto plain = std::make_unique<int>(0);
-    ASSERT_CUDA(launch(kernel("fill"), 1, nullptr, plain.get(), 1, 1));
+    ASSERT_CUDA_OK(launch(kernel("fill"), 1, nullptr, plain.get(), 1, 1));
     expect_broken("unmapped-access");
     EXPECT_EQ(*plain, 0);
 }
@@ -274,27 +275,27 @@ TEST_F(BadAccessTest, AnotherDevicesMemory) {
     start("devices=2,leaks=0");
     const CUdeviceptr data = ints(1);
     CUcontext second = nullptr;
-    ASSERT_CUDA(cuDevicePrimaryCtxRetain(&second, 1));
-    ASSERT_CUDA(cuCtxSetCurrent(second));
-    ASSERT_CUDA(cuModuleLoad(&module_, FROSTLINE_EMULATOR_KERNELS));
-    ASSERT_CUDA(fill(data, 1, 1, nullptr));
+    ASSERT_CUDA_OK(cuDevicePrimaryCtxRetain(&second, 1));
+    ASSERT_CUDA_OK(cuCtxSetCurrent(second));
+    ASSERT_CUDA_OK(cuModuleLoad(&module_, FROSTLINE_EMULATOR_KERNELS));
+    ASSERT_CUDA_OK(fill(data, 1, 1, nullptr));
     EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
     expect_misuse({"peer-not-enabled"});
 }
 
 TEST_F(BadAccessTest, UnmappingUnderAKernelIsReportedAndWaits) {
     Mapping mapping;
-    Gate gate;
+    KernelGate gate;
     const CUstream work = stream();
-    ASSERT_CUDA(launch(kernel("run_until_set"), 1, work, gate.flag()));
-    ASSERT_CUDA(fill(mapping.address, 1, 8, work));
+    ASSERT_CUDA_OK(launch(kernel("run_until_set"), 1, work, gate.flag()));
+    ASSERT_CUDA_OK(fill(mapping.address, 1, 8, work));
     std::thread opener([&gate] {
         while (frostline_emulator_misuse_count() == 0) std::this_thread::yield();
         gate.open();
     });
-    EXPECT_CUDA(cuMemUnmap(mapping.address, mapping.bytes));
+    EXPECT_CUDA_OK(cuMemUnmap(mapping.address, mapping.bytes));
     opener.join();
-    EXPECT_CUDA(cuStreamQuery(work));
+    EXPECT_CUDA_OK(cuStreamQuery(work));
     expect_misuse({"unmap-under-work"});
 }
 
@@ -303,18 +304,18 @@ TEST_F(BadAccessTest, AStructuresPointerCountsAsTouched) {
         CUdeviceptr data;
         int count;
     } span{ints(8), 8};
-    Gate gate;
+    KernelGate gate;
     const CUstream work = stream();
-    ASSERT_CUDA(launch(kernel("run_until_set"), 1, work, gate.flag()));
-    ASSERT_CUDA(launch(kernel("fill_span"), 8, work, span, 4));
+    ASSERT_CUDA_OK(launch(kernel("run_until_set"), 1, work, gate.flag()));
+    ASSERT_CUDA_OK(launch(kernel("fill_span"), 8, work, span, 4));
     std::thread opener([&gate] {
         while (frostline_emulator_misuse_count() == 0) std::this_thread::yield();
         gate.open();
     });
-    EXPECT_CUDA(cuMemFree(span.data));
+    EXPECT_CUDA_OK(cuMemFree(span.data));
     opener.join();
     expect_misuse({"free-under-work"});
 }
 
 }  // namespace
-}  // namespace frostline::emulator
+}  // namespace frostline::emulator_test

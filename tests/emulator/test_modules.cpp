@@ -5,7 +5,7 @@
 
 #include "tests/emulator/kernel_fixture.h"
 
-namespace frostline::emulator {
+namespace frostline::emulator_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -20,13 +20,13 @@ std::vector<char> read_file(const char* path) {
 TEST_F(ModuleTest, LoadsAnImageFromMemory) {
     const std::vector<char> image = read_file(FROSTLINE_EMULATOR_KERNELS);
     CUmodule module = nullptr;
-    ASSERT_CUDA(cuModuleLoadData(&module, image.data()));
+    ASSERT_CUDA_OK(cuModuleLoadData(&module, image.data()));
     CUfunction fill = nullptr;
-    ASSERT_CUDA(cuModuleGetFunction(&fill, module, "fill"));
+    ASSERT_CUDA_OK(cuModuleGetFunction(&fill, module, "fill"));
     const CUdeviceptr data = ints(4);
-    ASSERT_CUDA(launch(fill, 4, nullptr, data, 7, 4));
+    ASSERT_CUDA_OK(launch(fill, 4, nullptr, data, 7, 4));
     EXPECT_THAT(read_ints(data, 4), ElementsAre(7, 7, 7, 7));
-    EXPECT_CUDA(cuModuleUnload(module));
+    EXPECT_CUDA_OK(cuModuleUnload(module));
 }
 
 TEST_F(ModuleTest, RefusesWhatIsNotForThisMachine) {
@@ -50,10 +50,10 @@ TEST_F(ModuleTest, FindsKernelsByNameAndNothingElse) {
     std::size_t bytes = 0;
     EXPECT_EQ(cuModuleGetGlobal(&address, &bytes, module_, "fill"), CUDA_ERROR_NOT_FOUND);
     CUmodule owner = nullptr;
-    EXPECT_CUDA(cuFuncGetModule(&owner, kernel("fill")));
+    EXPECT_CUDA_OK(cuFuncGetModule(&owner, kernel("fill")));
     EXPECT_EQ(owner, module_);
     const char* name = nullptr;
-    EXPECT_CUDA(cuFuncGetName(&name, kernel("fill")));
+    EXPECT_CUDA_OK(cuFuncGetName(&name, kernel("fill")));
     EXPECT_STREQ(name, "fill");
 }
 
@@ -74,29 +74,29 @@ TEST_F(ModuleTest, TellsTheLayoutOfParameters) {
 TEST_F(ModuleTest, TellsAttributesAndOccupancy) {
     const CUfunction function = kernel("fill");
     int value = 0;
-    EXPECT_CUDA(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
+    EXPECT_CUDA_OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
     EXPECT_EQ(value, 1024);
-    EXPECT_CUDA(
+    EXPECT_CUDA_OK(
         cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000));
     EXPECT_EQ(
         cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20),
         CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CUDA(cuFuncSetCacheConfig(function, CU_FUNC_CACHE_PREFER_L1));
-    EXPECT_CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 256, 0));
+    EXPECT_CUDA_OK(cuFuncSetCacheConfig(function, CU_FUNC_CACHE_PREFER_L1));
+    EXPECT_CUDA_OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 256, 0));
     EXPECT_EQ(value, 8);
     int grid = 0;
     int block = 0;
-    EXPECT_CUDA(cuOccupancyMaxPotentialBlockSize(&grid, &block, function, nullptr, 0, 0));
+    EXPECT_CUDA_OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, function, nullptr, 0, 0));
     EXPECT_EQ(block, 1024);
     EXPECT_GT(grid, 0);
 }
 
 TEST_F(ModuleTest, AnUnloadedModuleIsGone) {
     CUmodule module = nullptr;
-    ASSERT_CUDA(cuModuleLoad(&module, FROSTLINE_EMULATOR_KERNELS));
+    ASSERT_CUDA_OK(cuModuleLoad(&module, FROSTLINE_EMULATOR_KERNELS));
     CUfunction function = nullptr;
-    ASSERT_CUDA(cuModuleGetFunction(&function, module, "do_nothing"));
-    ASSERT_CUDA(cuModuleUnload(module));
+    ASSERT_CUDA_OK(cuModuleGetFunction(&function, module, "do_nothing"));
+    ASSERT_CUDA_OK(cuModuleUnload(module));
     EXPECT_EQ(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
     EXPECT_EQ(launch(function, 1, nullptr), CUDA_ERROR_INVALID_HANDLE);
     expect_misuse({"destroyed-handle", "destroyed-handle"});
@@ -106,58 +106,59 @@ TEST_F(ModuleTest, AnUnloadedModuleIsGone) {
 
 TEST_F(ModuleTest, UnloadingUnderARunningKernelIsReportedAndWaits) {
     CUmodule module = nullptr;
-    ASSERT_CUDA(cuModuleLoad(&module, FROSTLINE_EMULATOR_KERNELS));
+    ASSERT_CUDA_OK(cuModuleLoad(&module, FROSTLINE_EMULATOR_KERNELS));
     CUfunction run_until_set = nullptr;
-    ASSERT_CUDA(cuModuleGetFunction(&run_until_set, module, "run_until_set"));
-    Gate first;
-    Gate second;
+    ASSERT_CUDA_OK(cuModuleGetFunction(&run_until_set, module, "run_until_set"));
+    KernelGate first;
+    KernelGate second;
     // The second kernel of the stream is let go by the first one's end, so the unload has to wait.
     const CUstream work = stream();
-    ASSERT_CUDA(launch(run_until_set, 1, work, first.flag()));
-    ASSERT_CUDA(launch(run_until_set, 1, work, second.flag()));
+    ASSERT_CUDA_OK(launch(run_until_set, 1, work, first.flag()));
+    ASSERT_CUDA_OK(launch(run_until_set, 1, work, second.flag()));
     second.open();
     std::thread opener([&first] {
         while (frostline_emulator_misuse_count() == 0) std::this_thread::yield();
         first.open();
     });
-    EXPECT_CUDA(cuModuleUnload(module));
+    EXPECT_CUDA_OK(cuModuleUnload(module));
     opener.join();
-    EXPECT_CUDA(cuStreamQuery(work));
+    EXPECT_CUDA_OK(cuStreamQuery(work));
     expect_misuse({"unload-under-work"});
 }
 
 TEST_F(ModuleTest, ALibrarysKernelIsAcceptedAsAFunction) {
     CUlibrary library = nullptr;
-    ASSERT_CUDA(cuLibraryLoadFromFile(&library, FROSTLINE_EMULATOR_KERNELS, nullptr, nullptr, 0,
-                                      nullptr, nullptr, 0));
+    ASSERT_CUDA_OK(cuLibraryLoadFromFile(&library, FROSTLINE_EMULATOR_KERNELS, nullptr, nullptr, 0,
+                                         nullptr, nullptr, 0));
     CUkernel fill = nullptr;
-    ASSERT_CUDA(cuLibraryGetKernel(&fill, library, "fill"));
+    ASSERT_CUDA_OK(cuLibraryGetKernel(&fill, library, "fill"));
     const CUdeviceptr data = ints(2);
-    ASSERT_CUDA(launch(reinterpret_cast<CUfunction>(fill), 2, nullptr, data, 5, 2));
+    ASSERT_CUDA_OK(launch(reinterpret_cast<CUfunction>(fill), 2, nullptr, data, 5, 2));
     EXPECT_THAT(read_ints(data, 2), ElementsAre(5, 5));
     CUfunction function = nullptr;
-    ASSERT_CUDA(cuKernelGetFunction(&function, fill));
-    ASSERT_CUDA(launch(function, 2, nullptr, data, 6, 2));
+    ASSERT_CUDA_OK(cuKernelGetFunction(&function, fill));
+    ASSERT_CUDA_OK(launch(function, 2, nullptr, data, 6, 2));
     EXPECT_THAT(read_ints(data, 2), ElementsAre(6, 6));
     CUmodule module = nullptr;
     CUmodule again = nullptr;
-    ASSERT_CUDA(cuLibraryGetModule(&module, library));
-    ASSERT_CUDA(cuFuncGetModule(&again, function));
+    ASSERT_CUDA_OK(cuLibraryGetModule(&module, library));
+    ASSERT_CUDA_OK(cuFuncGetModule(&again, function));
     EXPECT_EQ(module, again);
     std::size_t offset = 0;
     std::size_t size = 0;
-    EXPECT_CUDA(cuKernelGetParamInfo(fill, 1, &offset, &size));
+    EXPECT_CUDA_OK(cuKernelGetParamInfo(fill, 1, &offset, &size));
     EXPECT_EQ(offset, 8u);
     EXPECT_EQ(size, 4u);
     EXPECT_EQ(cuKernelGetParamInfo(fill, 3, &offset, &size), CUDA_ERROR_INVALID_VALUE);
-    ASSERT_CUDA(cuLibraryUnload(library));
+    ASSERT_CUDA_OK(cuLibraryUnload(library));
     EXPECT_EQ(launch(function, 2, nullptr, data, 7, 2), CUDA_ERROR_INVALID_HANDLE);
     expect_misuse({"destroyed-handle"});
 }
 
 TEST_F(ModuleTest, LeakedModulesAreReported) {
+    start("");
     frostline_emulator_restart("");
-    const std::vector<std::string> names = misuse_names();
+    const std::vector<std::string> names = reported_names();
     EXPECT_THAT(names, ::testing::Contains("leak-at-exit"));
     bool named = false;
     for (std::size_t i = 0; i < frostline_emulator_misuse_count(); ++i) {
@@ -169,4 +170,4 @@ TEST_F(ModuleTest, LeakedModulesAreReported) {
 }
 
 }  // namespace
-}  // namespace frostline::emulator
+}  // namespace frostline::emulator_test

@@ -9,7 +9,7 @@
 extern "C" CUresult cuGetProcAddress(const char* symbol, void** address, int version,
                                      cuuint64_t flags);
 
-namespace frostline::emulator {
+namespace frostline::emulator_test {
 namespace {
 
 constexpr cuuint64_t kPerThread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
@@ -24,7 +24,7 @@ class ProcAddressTest : public ::testing::Test {
 
     void* find(const char* name, int version, cuuint64_t flags = CU_GET_PROC_ADDRESS_DEFAULT) {
         void* address = this;
-        EXPECT_CUDA(cuGetProcAddress_v2(name, &address, version, flags, &status_));
+        EXPECT_CUDA_OK(cuGetProcAddress_v2(name, &address, version, flags, &status_));
         return address;
     }
     static void* symbol(const char* name) {
@@ -61,7 +61,7 @@ TEST_F(ProcAddressTest, SaysWhyThereIsNone) {
 
 TEST_F(ProcAddressTest, TheOlderFormReturnsAnError) {
     void* address = this;
-    EXPECT_CUDA(cuGetProcAddress("cuMemAlloc", &address, 11030, 0));
+    EXPECT_CUDA_OK(cuGetProcAddress("cuMemAlloc", &address, 11030, 0));
     EXPECT_EQ(address, symbol("cuMemAlloc_v2"));
     EXPECT_EQ(cuGetProcAddress("cuLaunchKernelEx", &address, 11030, 0), CUDA_ERROR_NOT_FOUND);
     EXPECT_EQ(address, nullptr);
@@ -96,37 +96,37 @@ TEST_F(ProcAddressTest, RefusesWrongArguments) {
 
 TEST_F(ProcAddressTest, ResultsHaveNames) {
     const char* text = nullptr;
-    EXPECT_CUDA(cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
+    EXPECT_CUDA_OK(cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
     EXPECT_STREQ(text, "CUDA_ERROR_OUT_OF_MEMORY");
-    EXPECT_CUDA(cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
+    EXPECT_CUDA_OK(cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
     EXPECT_STREQ(text, "out of memory");
-    EXPECT_CUDA(cuGetErrorString(CUDA_SUCCESS, &text));
+    EXPECT_CUDA_OK(cuGetErrorString(CUDA_SUCCESS, &text));
     EXPECT_STREQ(text, "no error");
     EXPECT_EQ(cuGetErrorName(static_cast<CUresult>(12345), &text), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(text, nullptr);
 }
 
 TEST_F(ProcAddressTest, APerThreadStreamDoesNotWaitForTheLegacyOne) {
-    ASSERT_CUDA(cuInit(0));
+    ASSERT_CUDA_OK(cuInit(0));
     CUcontext context = nullptr;
     CUmodule module = nullptr;
     CUfunction run_until_set = nullptr;
-    ASSERT_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
-    ASSERT_CUDA(cuCtxSetCurrent(context));
-    ASSERT_CUDA(cuModuleLoad(&module, FROSTLINE_EMULATOR_KERNELS));
-    ASSERT_CUDA(cuModuleGetFunction(&run_until_set, module, "run_until_set"));
+    ASSERT_CUDA_OK(cuDevicePrimaryCtxRetain(&context, 0));
+    ASSERT_CUDA_OK(cuCtxSetCurrent(context));
+    ASSERT_CUDA_OK(cuModuleLoad(&module, FROSTLINE_EMULATOR_KERNELS));
+    ASSERT_CUDA_OK(cuModuleGetFunction(&run_until_set, module, "run_until_set"));
     const auto stream_id =
         reinterpret_cast<CUresult (*)(CUstream, unsigned long long*)>(symbol("cuStreamGetId_ptsz"));
     unsigned long long per_thread = 0;
     unsigned long long same = 0;
     unsigned long long legacy = 0;
-    EXPECT_CUDA(stream_id(nullptr, &per_thread));
-    EXPECT_CUDA(cuStreamGetId(CU_STREAM_PER_THREAD, &same));
-    EXPECT_CUDA(cuStreamGetId(nullptr, &legacy));
+    EXPECT_CUDA_OK(stream_id(nullptr, &per_thread));
+    EXPECT_CUDA_OK(cuStreamGetId(CU_STREAM_PER_THREAD, &same));
+    EXPECT_CUDA_OK(cuStreamGetId(nullptr, &legacy));
     EXPECT_EQ(per_thread, same);
     EXPECT_NE(per_thread, legacy);
     frostline_emulator_restart("leaks=0");
 }
 
 }  // namespace
-}  // namespace frostline::emulator
+}  // namespace frostline::emulator_test
