@@ -3,18 +3,12 @@
 
 #include "tiers/cuda_driver.h"
 
-#include <cstdlib>
 #include <utility>
 
 namespace frostline {
 
-std::string cuda_driver_library() {
-    const char* const chosen = std::getenv("FROSTLINE_CUDA_DRIVER");
-    return chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
-}
-
 Result<GpuInfo> gpu_info() {
-    FROSTLINE_TRY(const CudaDriver driver, CudaDriver::load(cuda_driver_library()));
+    FROSTLINE_TRY(const CudaDriver driver, CudaDriver::load());
     GpuInfo info;
     FROSTLINE_TRY(info.driver_version, driver.version());
     FROSTLINE_TRY(auto devices, driver.devices());

@@ -23,9 +23,6 @@ struct GpuInfo {
 /// libcuda.so.1. Errors: not_found (no driver), unsupported (the driver does not start).
 FROSTLINE_API Result<GpuInfo> gpu_info();
 
-/// The driver library: what the environment variable FROSTLINE_CUDA_DRIVER names, or libcuda.so.1.
-std::string cuda_driver_library();
-
 /// The version of the CUDA headers that the library was built with, in the same form.
 FROSTLINE_API int cuda_header_version() noexcept;
 

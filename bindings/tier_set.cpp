@@ -113,13 +113,15 @@ Result<void> TierSet::add_files(const ManagerOptions& options) {
 
 // Without a GPU, or where its driver refuses, memory is simply not pinned.
 void TierSet::pin_for_gpu() {
-    auto driver = CudaDriver::load(cuda_driver_library());
+    auto driver = CudaDriver::load();
     if (!driver) {
         not_pinned_ = fmt::format("not pinned: {}", driver.error().message());
         return;
     }
     auto held = std::make_unique<CudaDriver>(std::move(*driver));
-    auto pins = HostRegistration::create({.driver = held.get()});
+    auto context = CudaContext::create(*held, 0);
+    auto pins = context ? HostRegistration::create({.context = *std::move(context)})
+                        : Result<std::unique_ptr<HostRegistration>>(context.error());
     if (!pins) {
         not_pinned_ = fmt::format("not pinned: {}", pins.error().message());
         return;

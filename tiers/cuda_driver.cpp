@@ -1,43 +1,57 @@
-// Resolution by name, with the version suffixes that cuda.h's macros stand for.
+// Resolution: cuGetProcAddress knows every form that a function ever had; its own two forms, and
+// libraries that have neither, are found by their symbols.
 #include "tiers/cuda_driver.h"
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 
 namespace frostline {
 namespace {
+
+// Its form before CUDA 12, which cuda.h does not declare any more.
+using OldGetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t);
+
+class Resolver {
+   public:
+    explicit Resolver(void* library)
+        : library_(library),
+          new_(
+              reinterpret_cast<decltype(&cuGetProcAddress)>(dlsym(library, "cuGetProcAddress_v2"))),
+          old_(reinterpret_cast<OldGetProcAddress>(dlsym(library, "cuGetProcAddress"))) {}
+
+    void* find(const char* name, const char* symbol, int version) const {
+        void* function = nullptr;
+        CUresult result = CUDA_ERROR_NOT_FOUND;
+        if (new_ != nullptr) {
+            CUdriverProcAddressQueryResult why{};
+            result = new_(name, &function, version, CU_GET_PROC_ADDRESS_DEFAULT, &why);
+        } else if (old_ != nullptr) {
+            result = old_(name, &function, version, CU_GET_PROC_ADDRESS_DEFAULT);
+        }
+        if (result == CUDA_SUCCESS && function != nullptr) return function;
+        return dlsym(library_, symbol);
+    }
+
+   private:
+    void* library_;
+    decltype(&cuGetProcAddress) new_;
+    OldGetProcAddress old_;
+};
 
 Error no_function(const char* name) {
     return Error(Errc::unsupported, 0, "the CUDA driver has no function {}; install a newer one",
                  name);
 }
 
-template <class Function>
-Result<void> resolve(void* library, const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    if (function == nullptr) return no_function(name);
-    return ok();
-}
-
-// For what is only needed by some; keeps the name of one that is missing.
-template <class Function>
-void resolve_if_there(void* library, const char* name, Function& function, const char*& missing) {
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    if (function == nullptr) missing = name;
-}
-
-Error cuda_error(const char* function, CUresult result) {
-    return Error(result == CUDA_ERROR_OUT_OF_MEMORY ? Errc::out_of_memory : Errc::unsupported, 0,
-                 "{} failed with CUDA error {}", function, static_cast<int>(result));
-}
-
-Result<void> checked(const char* function, CUresult result) {
-    if (result != CUDA_SUCCESS) return cuda_error(function, result);
-    return ok();
-}
-
 }  // namespace
+
+std::string CudaDriver::library_from_environment() {
+    const char* const chosen = std::getenv("FROSTLINE_CUDA_DRIVER");
+    return chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
+}
 
 Result<CudaDriver> CudaDriver::load(const std::string& library) {
     void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -45,100 +59,73 @@ Result<CudaDriver> CudaDriver::load(const std::string& library) {
         return Error(Errc::not_found, 0, "no CUDA driver: {}", dlerror());
     }
     CudaDriver driver;
-    FROSTLINE_TRY_VOID(resolve(handle, "cuInit", driver.init_));
-    FROSTLINE_TRY_VOID(resolve(handle, "cuDriverGetVersion", driver.driver_get_version_));
-    FROSTLINE_TRY_VOID(resolve(handle, "cuDeviceGetCount", driver.device_get_count_));
-    FROSTLINE_TRY_VOID(resolve(handle, "cuDeviceGet", driver.device_get_));
-    FROSTLINE_TRY_VOID(resolve(handle, "cuDeviceGetName", driver.device_get_name_));
-    FROSTLINE_TRY_VOID(resolve(handle, "cuDeviceTotalMem_v2", driver.device_total_mem_));
-    const auto optional = [&](const char* name, auto& function) {
-        resolve_if_there(handle, name, function, driver.without_);
-    };
-    optional("cuDevicePrimaryCtxRetain", driver.primary_context_retain_);
-    optional("cuDevicePrimaryCtxRelease_v2", driver.primary_context_release_);
-    optional("cuCtxPushCurrent_v2", driver.context_push_);
-    optional("cuCtxPopCurrent_v2", driver.context_pop_);
-    optional("cuThreadExchangeStreamCaptureMode", driver.exchange_capture_mode_);
-    optional("cuMemHostRegister_v2", driver.host_register_);
-    optional("cuMemHostUnregister", driver.host_unregister_);
-    if (const CUresult result = driver.init_(0); result != CUDA_SUCCESS) {
-        return cuda_error("cuInit", result);
-    }
+    driver.resolve(handle);
+    FROSTLINE_TRY_VOID(driver.need({CudaFeature::devices}));
+    FROSTLINE_TRY_VOID(driver.check("cuInit", driver.cuInit(0)));
     return driver;
+}
+
+void CudaDriver::resolve(void* library) {
+    const Resolver resolver(library);
+// The symbol has the suffix that cuda.h's macro gives the name; the name has none.
+#define FROSTLINE_SYMBOL(function) #function
+#define FROSTLINE_RESOLVE(function, version, feature)                              \
+    CudaFunctions::function = reinterpret_cast<decltype(CudaFunctions::function)>( \
+        resolver.find(#function, FROSTLINE_SYMBOL(function), version));
+    FROSTLINE_CUDA_FUNCTIONS(FROSTLINE_RESOLVE)
+#undef FROSTLINE_RESOLVE
+#undef FROSTLINE_SYMBOL
+    if (dlsym(library, "frostline_emulator_restart") != nullptr) label_ = Label::emulated;
+}
+
+Result<void> CudaDriver::need(std::initializer_list<CudaFeature> features) const {
+    const auto wanted = [&](CudaFeature feature) {
+        return std::find(features.begin(), features.end(), feature) != features.end();
+    };
+#define FROSTLINE_NEED(function, version, feature)                            \
+    if (CudaFunctions::function == nullptr && wanted(CudaFeature::feature)) { \
+        return no_function(#function);                                        \
+    }
+    FROSTLINE_CUDA_FUNCTIONS(FROSTLINE_NEED)
+#undef FROSTLINE_NEED
+    return ok();
 }
 
 Result<int> CudaDriver::version() const {
     int version = 0;
-    if (const CUresult result = driver_get_version_(&version); result != CUDA_SUCCESS) {
-        return cuda_error("cuDriverGetVersion", result);
-    }
+    FROSTLINE_TRY_VOID(check("cuDriverGetVersion", cuDriverGetVersion(&version)));
     return version;
 }
 
 Result<std::vector<CudaDevice>> CudaDriver::devices() const {
     int count = 0;
-    if (const CUresult result = device_get_count_(&count); result != CUDA_SUCCESS) {
-        return cuda_error("cuDeviceGetCount", result);
-    }
+    FROSTLINE_TRY_VOID(check("cuDeviceGetCount", cuDeviceGetCount(&count)));
     std::vector<CudaDevice> devices;
     for (int i = 0; i < count; ++i) {
         CUdevice device = 0;
         std::array<char, 256> name{};
         std::size_t bytes = 0;
-        CUresult result = device_get_(&device, i);
-        if (result == CUDA_SUCCESS) {
-            result = device_get_name_(name.data(), static_cast<int>(name.size()), device);
-        }
-        if (result == CUDA_SUCCESS) result = device_total_mem_(&bytes, device);
-        if (result != CUDA_SUCCESS) return cuda_error("reading a CUDA device", result);
+        FROSTLINE_TRY_VOID(check("cuDeviceGet", cuDeviceGet(&device, i)));
+        FROSTLINE_TRY_VOID(
+            check("cuDeviceGetName",
+                  cuDeviceGetName(name.data(), static_cast<int>(name.size()), device)));
+        FROSTLINE_TRY_VOID(check("cuDeviceTotalMem", cuDeviceTotalMem(&bytes, device)));
         devices.push_back({name.data(), bytes});
     }
     return devices;
 }
 
-Result<void> CudaDriver::can_register_host_memory() const {
-    if (without_ != nullptr) return no_function(without_);
-    return ok();
-}
-
-Result<CUcontext> CudaDriver::retain_primary_context(int device) const {
-    CUdevice handle = 0;
-    CUcontext context = nullptr;
-    FROSTLINE_TRY_VOID(checked("cuDeviceGet", device_get_(&handle, device)));
-    FROSTLINE_TRY_VOID(
-        checked("cuDevicePrimaryCtxRetain", primary_context_retain_(&context, handle)));
-    return context;
-}
-
-void CudaDriver::release_primary_context(int device) const noexcept {
-    CUdevice handle = 0;
-    if (device_get_(&handle, device) == CUDA_SUCCESS) (void)primary_context_release_(handle);
-}
-
-template <class Call>
-Result<void> CudaDriver::in_context(CUcontext context, Call&& call) const noexcept {
-    FROSTLINE_TRY_VOID(checked("cuCtxPushCurrent", context_push_(context)));
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    (void)exchange_capture_mode_(&mode);  // mode is the thread's own from here on
-    const Result<void> done = call();
-    (void)exchange_capture_mode_(&mode);
-    CUcontext popped = nullptr;
-    (void)context_pop_(&popped);
-    return done;
-}
-
-Result<void> CudaDriver::register_host_memory(CUcontext context,
-                                              std::span<std::byte> memory) const noexcept {
-    return in_context(context, [&] {
-        return checked("cuMemHostRegister",
-                       host_register_(memory.data(), memory.size(), CU_MEMHOSTREGISTER_PORTABLE));
-    });
-}
-
-Result<void> CudaDriver::unregister_host_memory(CUcontext context,
-                                                std::span<std::byte> memory) const noexcept {
-    return in_context(
-        context, [&] { return checked("cuMemHostUnregister", host_unregister_(memory.data())); });
+Result<void> CudaDriver::check(const char* function, CUresult result) const noexcept {
+    if (result == CUDA_SUCCESS) return ok();
+    const char* text = nullptr;
+    if (cuGetErrorName == nullptr || cuGetErrorName(result, &text) != CUDA_SUCCESS ||
+        text == nullptr) {
+        text = "an error without a name";
+    }
+    Errc code = Errc::io;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) code = Errc::no_space;
+    if (result == CUDA_ERROR_NOT_SUPPORTED) code = Errc::unsupported;
+    return Error(code, 0, "{} failed: {} ({})", function, text, static_cast<int>(result));
 }
 
 int CudaDriver::header_version() noexcept {

@@ -6,6 +6,13 @@
 #include <optional>
 
 namespace frostline {
+namespace {
+
+Error no_memory() noexcept {
+    return Error(Errc::out_of_memory, 0, "no memory to register host memory with a GPU");
+}
+
+}  // namespace
 
 Result<std::unique_ptr<HostRegistration>> HostRegistration::create(
     const Options& options) noexcept {
@@ -14,28 +21,46 @@ Result<std::unique_ptr<HostRegistration>> HostRegistration::create(
                      "host memory is registered in multiples of {} bytes, not {}",
                      kSmallestChunkBytes, options.chunk_bytes);
     }
-    FROSTLINE_TRY_VOID(options.driver->can_register_host_memory());
-    FROSTLINE_TRY(const CUcontext context, options.driver->retain_primary_context(options.device));
-    auto* const made = new (std::nothrow) HostRegistration(options, context);
-    if (made == nullptr) {
-        options.driver->release_primary_context(options.device);
-        return Error(Errc::out_of_memory, 0, "no memory to register host memory with a GPU");
-    }
+    FROSTLINE_TRY_VOID(options.context->driver().need({CudaFeature::host_registration}));
+    auto* const made = new (std::nothrow) HostRegistration(options);
+    if (made == nullptr) return no_memory();
     return std::unique_ptr<HostRegistration>(made);
 }
 
-HostRegistration::HostRegistration(const Options& options, CUcontext context)
-    : driver_(options.driver),
-      device_(options.device),
-      context_(context),
+HostRegistration::HostRegistration(const Options& options)
+    : context_(options.context),
       chunk_bytes_(options.chunk_bytes),
       piece_bytes_(options.chunk_bytes) {}
 
 HostRegistration::~HostRegistration() {
     for (const auto& [address, size_bytes] : pieces_) {
-        (void)driver_->unregister_host_memory(context_, {address, size_bytes});
+        (void)unregister_piece(const_cast<std::byte*>(address));
     }
-    driver_->release_primary_context(device_);
+}
+
+// The driver's functions keep no last error: a refusal leaves nothing that a later call reports.
+Result<void> HostRegistration::register_piece(std::span<std::byte> piece) const noexcept {
+    const CudaDriver& driver = context_->driver();
+    return context_->run([&] {
+        return driver.check(
+            "cuMemHostRegister",
+            driver.cuMemHostRegister(piece.data(), piece.size(), CU_MEMHOSTREGISTER_PORTABLE));
+    });
+}
+
+Result<void> HostRegistration::unregister_piece(std::byte* address) const noexcept {
+    const CudaDriver& driver = context_->driver();
+    return context_->run(
+        [&] { return driver.check("cuMemHostUnregister", driver.cuMemHostUnregister(address)); });
+}
+
+std::uint64_t HostRegistration::piece_bytes_from(const std::byte* address) const noexcept {
+    const std::lock_guard lock(mutex_);
+    auto piece = pieces_.upper_bound(address);
+    if (piece == pieces_.begin()) return 0;
+    --piece;
+    const auto within = static_cast<std::uint64_t>(address - piece->first);
+    return within < piece->second ? piece->second - within : 0;
 }
 
 std::uint64_t HostRegistration::registered_bytes() const noexcept {
@@ -51,7 +76,7 @@ Result<void> HostRegistration::add(std::span<std::byte> memory) noexcept {
         return added;
     } catch (const std::bad_alloc&) {
         (void)remove_locked(memory);
-        return Error(Errc::out_of_memory, 0, "no memory to register host memory with a GPU");
+        return no_memory();
     }
 }
 
@@ -60,7 +85,7 @@ Result<void> HostRegistration::add_locked(std::span<std::byte> memory) {
         const auto piece = memory.first(std::min<std::uint64_t>(memory.size(), piece_bytes_));
         const auto entry =
             pieces_.emplace(piece.data(), piece.size()).first;  // first: it may throw
-        const Result<void> added = driver_->register_host_memory(context_, piece);
+        const Result<void> added = register_piece(piece);
         if (added) {
             registered_bytes_ += piece.size();
             memory = memory.subspan(piece.size());
@@ -84,8 +109,7 @@ Result<void> HostRegistration::remove_locked(std::span<std::byte> memory) noexce
     auto each = pieces_.lower_bound(memory.data());
     while (each != pieces_.end() && each->first < memory.data() + memory.size()) {
         const auto [address, size_bytes] = *each;
-        const Result<void> removed =
-            driver_->unregister_host_memory(context_, {address, size_bytes});
+        const Result<void> removed = unregister_piece(const_cast<std::byte*>(address));
         if (removed) {
             registered_bytes_ -= size_bytes;
             each = pieces_.erase(each);

@@ -2,7 +2,7 @@
 // without the driver's own staging. Registered pages stay resident until they are unregistered.
 #pragma once
 
-#include "tiers/cuda_driver.h"
+#include "tiers/cuda_context.h"
 #include "tiers/result.h"
 
 #include <cstddef>
@@ -19,8 +19,7 @@ namespace frostline {
 class HostRegistration {
    public:
     struct Options {
-        const CudaDriver* driver = nullptr;  ///< outlives this
-        int device = 0;                      ///< as CUDA counts them
+        std::shared_ptr<const CudaContext> context;
         /// The most that is registered with one call. Drivers refuse huge ones.
         std::uint64_t chunk_bytes = std::uint64_t{64} << 20;
     };
@@ -37,6 +36,8 @@ class HostRegistration {
 
     std::uint64_t chunk_bytes() const noexcept { return chunk_bytes_; }
     std::uint64_t registered_bytes() const noexcept;
+    /// How many bytes from `address` on lie in one registered piece; 0 if it lies in none.
+    std::uint64_t piece_bytes_from(const std::byte* address) const noexcept;
 
     /// Registers whole pages, none of which is registered: all of them or none. What the driver
     /// refuses is tried in halves, down to 2 MiB; it then gets no larger pieces later on. A copy
@@ -48,18 +49,19 @@ class HostRegistration {
     Result<void> remove(std::span<std::byte> memory) noexcept;
 
    private:
-    HostRegistration(const Options& options, CUcontext context);
+    explicit HostRegistration(const Options& options);
     Result<void> add_locked(std::span<std::byte> memory);
     Result<void> remove_locked(std::span<std::byte> memory) noexcept;
 
-    const CudaDriver* driver_;
-    int device_;
-    CUcontext context_;
+    Result<void> register_piece(std::span<std::byte> piece) const noexcept;
+    Result<void> unregister_piece(std::byte* address) const noexcept;
+
+    std::shared_ptr<const CudaContext> context_;
     std::uint64_t chunk_bytes_;
 
     mutable std::mutex mutex_;  // guards everything below
     std::uint64_t piece_bytes_;
-    std::map<std::byte*, std::uint64_t> pieces_;  // size by address
+    std::map<const std::byte*, std::uint64_t> pieces_;  // size by address
     std::uint64_t registered_bytes_ = 0;
 };
 

@@ -28,9 +28,17 @@ class FakeCuda {
         for (const auto& [address, size] : state_->registered) bytes += size;
         return bytes;
     }
+    std::shared_ptr<CudaContext> context() const {
+        auto made = CudaContext::create(driver_, 0);
+        if (!made) {
+            ADD_FAILURE() << made.error().message();
+            std::abort();
+        }
+        return *std::move(made);
+    }
     std::unique_ptr<HostRegistration> registration(std::uint64_t chunk_bytes = std::uint64_t{64}
                                                                                << 20) const {
-        auto made = HostRegistration::create({.driver = &driver_, .chunk_bytes = chunk_bytes});
+        auto made = HostRegistration::create({.context = context(), .chunk_bytes = chunk_bytes});
         if (!made) {
             ADD_FAILURE() << made.error().message();
             std::abort();

@@ -36,6 +36,11 @@ class HostRegistrationTest : public testing::Test {
 TEST_F(HostRegistrationTest, MemoryIsRegisteredInChunks) {
     const auto pins = cuda_.registration(16 * kMiB);
     ASSERT_TRUE(pins->add(memory_.first(40 * kMiB)).has_value());
+    EXPECT_EQ(pins->piece_bytes_from(memory_.data()), 16 * kMiB);
+    EXPECT_EQ(pins->piece_bytes_from(&memory_[32 * kMiB - 1]), 1U);
+    EXPECT_EQ(pins->piece_bytes_from(&memory_[39 * kMiB]), kMiB);
+    EXPECT_EQ(pins->piece_bytes_from(&memory_[40 * kMiB]), 0U);
+    EXPECT_EQ(pins->piece_bytes_from(memory_.data() - 1), 0U);
     EXPECT_EQ(cuda_.state().registrations, 3);
     EXPECT_EQ(cuda_.registered_bytes(), 40 * kMiB);
     EXPECT_EQ(pins->registered_bytes(), 40 * kMiB);
@@ -66,7 +71,7 @@ TEST_F(HostRegistrationTest, ARefusalOfEverythingLeavesNothing) {
     cuda_.state().refuse_registrations_above = 0;
     const auto refused = pins->add(memory_);
     ASSERT_FALSE(refused.has_value());
-    EXPECT_EQ(refused.error().code(), Errc::out_of_memory);
+    EXPECT_EQ(refused.error().code(), Errc::no_space);
     EXPECT_NE(std::string(refused.error().message()).find("cuMemHostRegister"), std::string::npos);
     EXPECT_EQ(cuda_.state().registrations, 6) << "64, 32, 16, 8, 4 and 2 MiB";
     EXPECT_EQ(pins->registered_bytes(), 0U);
@@ -120,13 +125,15 @@ TEST_F(HostRegistrationTest, MemoryThatRunsOutIsAnErrorAndNothingIsRegistered) {
 }
 
 TEST_F(HostRegistrationTest, WhatCannotWorkIsRefusedAtTheStart) {
-    const CudaDriver& driver = cuda_.driver();
+    const auto context = cuda_.context();
     for (const std::uint64_t chunk : {std::uint64_t{0}, kMiB, 3 * kMiB}) {
-        const auto made = HostRegistration::create({.driver = &driver, .chunk_bytes = chunk});
+        const auto made = HostRegistration::create({.context = context, .chunk_bytes = chunk});
         EXPECT_EQ(made.error().code(), Errc::invalid_argument);
     }
-    EXPECT_EQ(HostRegistration::create({.driver = &driver, .device = 3}).error().code(),
-              Errc::unsupported);
+    for (const int device : {-1, 1}) {
+        EXPECT_EQ(CudaContext::create(cuda_.driver(), device).error().code(),
+                  Errc::invalid_argument);
+    }
 }
 
 TEST_F(HostRegistrationTest, ADriverWithoutTheFunctionsWorksOtherwiseAndNamesOne) {
@@ -134,10 +141,10 @@ TEST_F(HostRegistrationTest, ADriverWithoutTheFunctionsWorksOtherwiseAndNamesOne
     ASSERT_TRUE(old.has_value()) << old.error().message();
     EXPECT_EQ(*old->version(), 12040);
     EXPECT_EQ(old->devices()->size(), 1U);
-    const auto made = HostRegistration::create({.driver = &*old});
+    const auto made = CudaContext::create(*old, 0);
     ASSERT_FALSE(made.has_value());
     EXPECT_EQ(made.error().code(), Errc::unsupported);
-    EXPECT_NE(std::string(made.error().message()).find("cuMemHost"), std::string::npos);
+    EXPECT_NE(std::string(made.error().message()).find("cuDevicePrimaryCtx"), std::string::npos);
 }
 
 }  // namespace

@@ -21,6 +21,11 @@ EXPORTED CUresult cuInit(unsigned) {
     return CUDA_SUCCESS;
 }
 
+EXPORTED CUresult cuGetErrorName(CUresult, const char** text) {
+    *text = "CUDA_ERROR_OF_THE_FAKE";
+    return CUDA_SUCCESS;
+}
+
 EXPORTED CUresult cuDriverGetVersion(int* version) {
     *version = 12040;
     return CUDA_SUCCESS;
