@@ -84,7 +84,7 @@ Result<Activation> Block::forward_mlp(const Pass& pass) {
 
 void Block::prefetch() const noexcept {
     for (const Activation* tensor :
-         {&after_gelu_, &before_gelu_, &second_norm_, &middle_, &attended_, &qkv_, &probabilities_,
+         {&after_gelu_, &before_gelu_, &second_norm_, &middle_, &attended_, &probabilities_, &qkv_,
           &first_norm_, &input_}) {
         tensor->prefetch();
     }
@@ -133,8 +133,8 @@ Result<void> Block::backward_attention(const Pass& pass, const Gradients& gradie
                                gradients.attention_out, gradients.attention_out_bias);
     attended_ = Activation();
     linear_input_gradient(pass, layer.attention_out, work.residual_gradient, work.branch_gradient);
-    FROSTLINE_TRY(const float* qkv, qkv_.use());
     FROSTLINE_TRY(const float* probabilities, probabilities_.use());
+    FROSTLINE_TRY(const float* qkv, qkv_.use());
     attend_gradient(pass, qkv, probabilities, work.branch_gradient, work.wide_gradient);
     qkv_ = Activation();
     probabilities_ = Activation();
