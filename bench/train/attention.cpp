@@ -40,8 +40,8 @@ class Heads {
     // The transposed keys or values, head_width x context for each head, in the workspace.
     ConstMatrices transposed(const ConstMatrices& source) const {
         const std::int64_t inner = std::int64_t{shape_.head_width()} * shape_.context;
-        const ConstMatrices place{pass_.work.transposed_heads, shape_.context,
-                                  inner * shape_.heads, inner};
+        const ConstMatrices place{pass_.work.transposed_heads, shape_.context, inner * shape_.heads,
+                                  inner};
         pass_.launch.run({.source = source,
                           .result = writable(place, pass_.work.transposed_heads),
                           .rows = shape_.context,
@@ -78,19 +78,17 @@ void attend(const Pass& pass, const float* qkv, float* probabilities, float* res
     const int context = pass.shape.context;
     const int head_width = pass.shape.head_width();
     const ConstMatrices square = heads.square(probabilities);
-    MatmulArguments scores =
-        heads.product(heads.part(qkv, queries), heads.transposed(heads.part(qkv, keys)),
-                      Heads::writable(square, probabilities), context, head_width,
-                      Causal::result_is_lower);
+    MatmulArguments scores = heads.product(
+        heads.part(qkv, queries), heads.transposed(heads.part(qkv, keys)),
+        Heads::writable(square, probabilities), context, head_width, Causal::result_is_lower);
     scores.scale = heads.scale();
     pass.launch.multiply(scores, heads.batches());
     pass.launch.run(CausalSoftmaxArguments{
         .scores = probabilities, .rows = heads.batches() * context, .context = context});
-    pass.launch.multiply(
-        heads.product(square, heads.part(qkv, values),
-                      Heads::writable(heads.merged(result), result), head_width, context,
-                      Causal::left_is_lower),
-        heads.batches());
+    pass.launch.multiply(heads.product(square, heads.part(qkv, values),
+                                       Heads::writable(heads.merged(result), result), head_width,
+                                       context, Causal::left_is_lower),
+                         heads.batches());
 }
 
 void attend_gradient(const Pass& pass, const float* qkv, const float* probabilities,
@@ -113,13 +111,12 @@ void attend_gradient(const Pass& pass, const float* qkv, const float* probabilit
                                                    .scale = heads.scale()});
     pass.launch.multiply_transposed(
         heads.product(heads.square(probabilities), heads.merged(gradient),
-                      heads.part(qkv_gradient, values), head_width, context,
-                      Causal::left_is_upper),
+                      heads.part(qkv_gradient, values), head_width, context, Causal::left_is_upper),
         heads.batches());
-    pass.launch.multiply(heads.product(square, heads.part(qkv, keys),
-                                       heads.part(qkv_gradient, queries), head_width, context,
-                                       Causal::left_is_lower),
-                         heads.batches());
+    pass.launch.multiply(
+        heads.product(square, heads.part(qkv, keys), heads.part(qkv_gradient, queries), head_width,
+                      context, Causal::left_is_lower),
+        heads.batches());
     pass.launch.multiply_transposed(
         heads.product(square, heads.part(qkv, queries), heads.part(qkv_gradient, keys), head_width,
                       context, Causal::left_is_upper),

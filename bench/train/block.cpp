@@ -71,8 +71,8 @@ Result<Activation> Block::forward_mlp(const Pass& pass) {
     linear(pass, layer.mlp_in, second_norm_.data(), nullptr, before_gelu_.data());
     FROSTLINE_TRY_VOID(second_norm_.done());
     FROSTLINE_TRY_VOID(allocate(pass, after_gelu_, wide));
-    pass.launch.run(GeluArguments{
-        .input = before_gelu_.data(), .result = after_gelu_.data(), .count = wide});
+    pass.launch.run(
+        GeluArguments{.input = before_gelu_.data(), .result = after_gelu_.data(), .count = wide});
     FROSTLINE_TRY_VOID(before_gelu_.done());
     Activation result;
     FROSTLINE_TRY_VOID(allocate(pass, result, shape.row_elements()));
@@ -83,9 +83,8 @@ Result<Activation> Block::forward_mlp(const Pass& pass) {
 }
 
 void Block::prefetch() const noexcept {
-    for (const Activation* tensor :
-         {&after_gelu_, &before_gelu_, &second_norm_, &middle_, &attended_, &probabilities_, &qkv_,
-          &first_norm_, &input_}) {
+    for (const Activation* tensor : {&after_gelu_, &before_gelu_, &second_norm_, &middle_,
+                                     &attended_, &probabilities_, &qkv_, &first_norm_, &input_}) {
         tensor->prefetch();
     }
 }

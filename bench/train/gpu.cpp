@@ -19,8 +19,8 @@ Result<std::unique_ptr<Gpu>> Gpu::create(const CudaDriver& driver, int device,
 }
 
 Result<void> Gpu::load(const std::string& module) {
-    FROSTLINE_TRY_VOID(driver().check(
-        "cuStreamCreate", driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING)));
+    FROSTLINE_TRY_VOID(driver().check("cuStreamCreate",
+                                      driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING)));
     if (const auto loaded =
             driver().check("cuModuleLoad", driver().cuModuleLoad(&module_, module.c_str()));
         !loaded) {
@@ -76,26 +76,25 @@ Result<void> Gpu::launch(const char* kernel, const LaunchShape& shape,
     std::array<void*, 1> parameters{const_cast<std::byte*>(arguments.data())};
     return context_->run([&] {
         return driver().check(
-            kernel, driver().cuLaunchKernel(found->second, shape.grid.x, shape.grid.y,
-                                            shape.grid.z, shape.block.x, shape.block.y,
-                                            shape.block.z, 0, stream_, parameters.data(), nullptr));
+            kernel, driver().cuLaunchKernel(found->second, shape.grid.x, shape.grid.y, shape.grid.z,
+                                            shape.block.x, shape.block.y, shape.block.z, 0, stream_,
+                                            parameters.data(), nullptr));
     });
 }
 
 Result<void> Gpu::upload(DeviceAddress to, std::span<const std::byte> from) {
     return context_->run([&]() -> Result<void> {
-        FROSTLINE_TRY_VOID(driver().check(
-            "cuMemcpyHtoDAsync",
-            driver().cuMemcpyHtoDAsync(to, from.data(), from.size(), stream_)));
+        FROSTLINE_TRY_VOID(
+            driver().check("cuMemcpyHtoDAsync",
+                           driver().cuMemcpyHtoDAsync(to, from.data(), from.size(), stream_)));
         return synchronise();
     });
 }
 
 Result<void> Gpu::download(std::span<std::byte> to, DeviceAddress from) {
     return context_->run([&]() -> Result<void> {
-        FROSTLINE_TRY_VOID(
-            driver().check("cuMemcpyDtoHAsync",
-                           driver().cuMemcpyDtoHAsync(to.data(), from, to.size(), stream_)));
+        FROSTLINE_TRY_VOID(driver().check(
+            "cuMemcpyDtoHAsync", driver().cuMemcpyDtoHAsync(to.data(), from, to.size(), stream_)));
         return synchronise();
     });
 }
@@ -110,8 +109,8 @@ Result<void> Gpu::clear(DeviceAddress address, std::uint64_t size_bytes) {
 Result<std::string> Gpu::name() const {
     std::array<char, 256> name{};
     FROSTLINE_TRY_VOID(driver().check(
-        "cuDeviceGetName", driver().cuDeviceGetName(name.data(), static_cast<int>(name.size()),
-                                                    context_->handle())));
+        "cuDeviceGetName",
+        driver().cuDeviceGetName(name.data(), static_cast<int>(name.size()), context_->handle())));
     return std::string(name.data());
 }
 

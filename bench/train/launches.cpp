@@ -92,8 +92,8 @@ void Launches::run(const LayerNormParameterSumsArguments& a) {
 }
 
 void Launches::run(const ColumnSumsArguments& a) {
-    launch("column_sums",
-           plane(a.columns, kElementsPerThread, chunks(a.rows, a.rows_per_chunk), 1), a);
+    launch("column_sums", plane(a.columns, kElementsPerThread, chunks(a.rows, a.rows_per_chunk), 1),
+           a);
 }
 
 void Launches::run(const CausalSoftmaxArguments& a) {

@@ -122,8 +122,8 @@ Result<void> Model::backward_head(float* square_sums) {
     last_norm_ = Activation();
     linear_input_gradient(pass(), output, work_.logits_gradient, work_.branch_gradient);
     // Nothing flows past the last norm.
-    FROSTLINE_TRY_VOID(device_.clear(address_of(work_.residual_gradient),
-                                     shape_.row_elements() * sizeof(float)));
+    FROSTLINE_TRY_VOID(
+        device_.clear(address_of(work_.residual_gradient), shape_.row_elements() * sizeof(float)));
     FROSTLINE_TRY(const float* last_residual, last_residual_.use());
     norm_gradients(pass(), last_residual, weights.gain, gradients.gain, gradients.shift);
     last_residual_ = Activation();
@@ -160,10 +160,14 @@ Result<void> Model::update(const OptimizerSettings& settings, int number) {
     return ok();
 }
 
+Result<std::vector<float>> Model::losses() {
+    return download(work_.losses, shape_.rows());
+}
+
 Result<double> Model::mean_loss() {
     FROSTLINE_TRY_VOID(launch_.status());
-    FROSTLINE_TRY(const std::vector<float> losses, download(work_.losses, shape_.rows()));
-    return std::accumulate(losses.begin(), losses.end(), 0.0) / shape_.rows();
+    FROSTLINE_TRY(const std::vector<float> all, losses());
+    return std::accumulate(all.begin(), all.end(), 0.0) / shape_.rows();
 }
 
 }  // namespace frostline::train

@@ -30,6 +30,9 @@ class Model {
     /// Forward and backward only: the mean loss, and gradients in the groups.
     Result<double> gradients(const Batch& batch);
 
+    /// Of each row of the last batch.
+    Result<std::vector<float>> losses();
+
     /// In the order embedding, blocks, head.
     std::vector<ParameterGroup*> groups();
     Result<std::vector<float>> download(const float* from, std::int64_t count);

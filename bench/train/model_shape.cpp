@@ -24,8 +24,8 @@ Result<void> ModelShape::check() const {
     }
     constexpr std::int64_t kMostRows = std::int64_t{1} << 19;
     if (std::int64_t{batch} * context > kMostRows) {
-        return Error(Errc::invalid_argument, 0, "batch {} of context {}: more than {} tokens", batch,
-                     context, kMostRows);
+        return Error(Errc::invalid_argument, 0, "batch {} of context {}: more than {} tokens",
+                     batch, context, kMostRows);
     }
     if (batch * heads > 65535) {
         return Error(Errc::invalid_argument, 0, "batch {} with {} heads: more than 65535 together",

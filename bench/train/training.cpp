@@ -80,14 +80,13 @@ Result<TrainingOutcome> train(const Options& options,
     }
     ActivationStore& activations = offloading ? *offloading : plain;
     ActivationStore& states = options.offload == Offload::all ? *offloading : plain;
-    FROSTLINE_TRY(const auto model, Model::create(options.shape, options.seed, *gpu,
-                                                  Stores{activations, states}));
+    FROSTLINE_TRY(const auto model,
+                  Model::create(options.shape, options.seed, *gpu, Stores{activations, states}));
     TrainingOutcome outcome;
     FROSTLINE_TRY(outcome.device_name, gpu->name());
     outcome.label = gpu->label() == Label::emulated ? "emulated" : "real";
     for (int number = 1; number <= options.steps; ++number) {
-        FROSTLINE_TRY(const StepOutcome step,
-                      train_step(*model, text.at(number), options, number));
+        FROSTLINE_TRY(const StepOutcome step, train_step(*model, text.at(number), options, number));
         outcome.steps.push_back(step);
         on_step(step);
     }

@@ -18,6 +18,7 @@ HostDevice::~HostDevice() {
 }
 
 Result<DeviceAddress> HostDevice::allocate(std::uint64_t size_bytes) {
+    if (held_bytes_ + size_bytes > capacity_bytes_) return Error(Errc::no_space, 0, "full");
     void* memory = std::malloc(size_bytes);
     if (memory == nullptr) return Error(Errc::no_space, 0, "no memory");
     // All bits set is a NaN as a float, and an index out of every range as an integer.
@@ -37,21 +38,21 @@ void HostDevice::release(DeviceAddress address) noexcept {
 
 Result<void> HostDevice::launch(const char* kernel, const LaunchShape& shape,
                                 std::span<const std::byte> arguments) {
-    if (module_ == nullptr) return Error(Errc::not_found, 0, "no module {}", FROSTLINE_TRAIN_MODULE);
+    if (module_ == nullptr)
+        return Error(Errc::not_found, 0, "no module {}", FROSTLINE_TRAIN_MODULE);
     if (launches_left_ == 0) return Error(Errc::io, 0, "launch of {} failed, as asked", kernel);
     if (launches_left_ > 0) --launches_left_;
     const std::string symbol = std::string("frostline_kernel_") + kernel;
-    const auto* found =
-        static_cast<const FrostlineEmulatedKernel*>(dlsym(module_, symbol.c_str()));
+    const auto* found = static_cast<const FrostlineEmulatedKernel*>(dlsym(module_, symbol.c_str()));
     if (found == nullptr) return Error(Errc::not_found, 0, "no kernel {}", kernel);
     if (found->parameters_bytes != arguments.size()) {
         return Error(Errc::invalid_argument, 0, "{} takes {} bytes, not {}", kernel,
                      found->parameters_bytes, arguments.size());
     }
     ++launches_;
-    found->run({{shape.grid.x, shape.grid.y, shape.grid.z},
-                {shape.block.x, shape.block.y, shape.block.z}},
-               arguments.data());
+    found->run(
+        {{shape.grid.x, shape.grid.y, shape.grid.z}, {shape.block.x, shape.block.y, shape.block.z}},
+        arguments.data());
     return ok();
 }
 

@@ -30,11 +30,14 @@ class HostDevice final : public Device {
     int launches() const { return launches_; }
     /// The launch that follows this many more fails.
     void fail_after(int launches) { launches_left_ = launches; }
+    /// More than this many bytes are refused.
+    void set_capacity(std::uint64_t size_bytes) { capacity_bytes_ = size_bytes; }
 
    private:
     void* module_;
     std::unordered_map<DeviceAddress, std::uint64_t> sizes_;
     std::uint64_t held_bytes_ = 0;
+    std::uint64_t capacity_bytes_ = ~std::uint64_t{0};
     int launches_ = 0;
     int launches_left_ = -1;
 };

@@ -167,7 +167,8 @@ TEST_P(LayersTest, HugeLogitsAndScoresOverflowNothing) {
 }
 
 TEST_P(LayersTest, EmbeddingAndItsGradients) {
-    const auto text = TextBatches::create(std::string(shape_.context + 9, 'a') + "\xff zb", shape_, 3);
+    const auto text =
+        TextBatches::create(std::string(shape_.context + 9, 'a') + "\xff zb", shape_, 3);
     ASSERT_TRUE(text) << text.error().message();
     const Batch batch = text->at(1);
     const int width = shape_.width;

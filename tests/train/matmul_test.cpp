@@ -106,12 +106,12 @@ class MatmulTest : public ::testing::TestWithParam<std::tuple<Sizes, bool>> {
     bool transposed_ = std::get<1>(GetParam());
 
    protected:
-    Values left_ = reference::random_values(
-        kOuter * kInner * matrix(left_rows(), left_columns()), 1);
-    Values right_ = reference::random_values(
-        kOuter * kInner * matrix(sizes_.depth, sizes_.columns), 2);
-    Values into_ = reference::random_values(
-        kOuter * kInner * matrix(sizes_.rows, sizes_.columns), 3);
+    Values left_ =
+        reference::random_values(kOuter * kInner * matrix(left_rows(), left_columns()), 1);
+    Values right_ =
+        reference::random_values(kOuter * kInner * matrix(sizes_.depth, sizes_.columns), 2);
+    Values into_ =
+        reference::random_values(kOuter * kInner * matrix(sizes_.rows, sizes_.columns), 3);
     Values bias_ = reference::random_values(sizes_.columns, 4);
 };
 

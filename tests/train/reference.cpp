@@ -28,10 +28,10 @@ Values block(const Values& input, const Values& slab, const ModelShape& shape) {
     const Values qkv = linear(first, slice(w.attention_in, std::int64_t{3} * width * width),
                               slice(w.attention_in_bias, 3 * width), width, 3 * width);
     const Values attended = attention(qkv, shape);
-    const Values middle = added(
-        linear(attended, slice(w.attention_out, std::int64_t{width} * width),
-               slice(w.attention_out_bias, width), width, width),
-        input);
+    const Values middle =
+        added(linear(attended, slice(w.attention_out, std::int64_t{width} * width),
+                     slice(w.attention_out_bias, width), width, width),
+              input);
     const Values second =
         layer_norm(middle, slice(w.second_gain, width), slice(w.second_shift, width));
     const Values inner = gelu(linear(second, slice(w.mlp_in, std::int64_t{width} * wide),
@@ -97,7 +97,8 @@ Values attention(const Values& qkv, const ModelShape& shape) {
                 for (int seen = 0; seen <= at; ++seen) {
                     double score = 0.0;
                     for (int i = 0; i < size; ++i) {
-                        score += place(sequence, at, 0, head)[i] * place(sequence, seen, 1, head)[i];
+                        score +=
+                            place(sequence, at, 0, head)[i] * place(sequence, seen, 1, head)[i];
                     }
                     weights.push_back(std::exp(score / std::sqrt(size)));
                 }

@@ -1,5 +1,5 @@
-// What each kernel takes: one struct a kernel, by value, seen by the kernels and by the program that
-// launches them, so that the two cannot disagree. All matrices are row-major and of float; all
+// What each kernel takes: one struct a kernel, by value, seen by the kernels and by the program
+// that launches them, so that the two cannot disagree. All matrices are row-major and of float; all
 // pointers are to device memory, and a kernel writes only through the pointers that are not const.
 #pragma once
 
@@ -147,7 +147,8 @@ struct ColumnSumsArguments {
     int rows_per_chunk;
 };
 
-/// In place: softmax of the first (row % context) + 1 elements of each row, and zero beyond. x: rows.
+/// In place: softmax of the first (row % context) + 1 elements of each row, and zero beyond. x:
+/// rows.
 struct CausalSoftmaxArguments {
     float* scores;
     int rows;

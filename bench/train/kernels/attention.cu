@@ -1,5 +1,5 @@
-// The causal softmax of attention. Beyond the diagonal probabilities and gradients are exactly zero,
-// which the products that read them rely on: they skip whole tiles, not single elements.
+// The causal softmax of attention. Beyond the diagonal probabilities and gradients are exactly
+// zero, which the products that read them rely on: they skip whole tiles, not single elements.
 #include "bench/train/kernels/thread_place.h"
 
 namespace frostline::train {

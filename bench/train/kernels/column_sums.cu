@@ -1,5 +1,5 @@
-// Sums of columns, in two launches: over chunks of rows, then over the chunks. The order is fixed by
-// the sizes alone.
+// Sums of columns, in two launches: over chunks of rows, then over the chunks. The order is fixed
+// by the sizes alone.
 #include "bench/train/kernels/thread_place.h"
 
 namespace frostline::train {

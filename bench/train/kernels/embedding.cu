@@ -1,5 +1,6 @@
 // Embedding of bytes and positions. The gradient of a byte is summed over the rows that hold it, in
-// the order of the rows: the host lists them, since threads that add to one place would need atomics.
+// the order of the rows: the host lists them, since threads that add to one place would need
+// atomics.
 #include "bench/train/kernels/thread_place.h"
 
 namespace frostline::train {

@@ -1,5 +1,6 @@
-// Layer norm over the rows of a matrix, and its gradients. Mean and deviation are found anew for the
-// backward pass, which costs less than keeping them: they are far too small to be moved by themselves.
+// Layer norm over the rows of a matrix, and its gradients. Mean and deviation are found anew for
+// the backward pass, which costs less than keeping them: they are far too small to be moved by
+// themselves.
 #include "bench/train/kernels/thread_place.h"
 
 namespace frostline::train {
@@ -9,10 +10,12 @@ FROSTLINE_KERNEL(layer_norm_statistics, LayerNormStatisticsArguments a) {
     if (row >= a.rows) return;
     const float* input = a.input + static_cast<std::int64_t>(row) * a.width;
     const float mean = sum_of(a.width, [=](int i) { return input[i]; }) / a.width;
-    const float variance = sum_of(a.width, [=](int i) {
-        const float distance = input[i] - mean;
-        return distance * distance;
-    }) / a.width;
+    const float variance = sum_of(a.width,
+                                  [=](int i) {
+                                      const float distance = input[i] - mean;
+                                      return distance * distance;
+                                  }) /
+                           a.width;
     constexpr float kEpsilon = 1e-5F;
     a.statistics[2 * row] = mean;
     a.statistics[2 * row + 1] = 1.0F / sqrtf(variance + kEpsilon);
@@ -41,9 +44,10 @@ FROSTLINE_KERNEL(layer_norm_gradient, LayerNormGradientArguments a) {
     const float* gradient = a.gradient + line;
     const float* gain = a.gain;
     const float sum = sum_of(a.width, [=](int i) { return gradient[i] * gain[i]; }) / a.width;
-    const float along = sum_of(a.width, [=](int i) {
-        return gradient[i] * gain[i] * ((input[i] - mean) * inverse);
-    }) / a.width;
+    const float along =
+        sum_of(a.width,
+               [=](int i) { return gradient[i] * gain[i] * ((input[i] - mean) * inverse); }) /
+        a.width;
     for (int i = 0; i < a.width; ++i) {
         const float normal = (input[i] - mean) * inverse;
         a.result[line + i] =

@@ -21,7 +21,8 @@ struct LaneSums {
 
 FROSTLINE_DEVICE float total(const LaneSums& sums) {
     const float* lane = sums.lane;
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
+           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 /// The sum of term(i) for i in [0, count).
