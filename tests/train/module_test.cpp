@@ -26,7 +26,7 @@ int count(const std::string& text, const std::string& word) {
     return found;
 }
 
-TEST(Module, TheHostsDescribesEveryKernel) {
+TEST(TrainerModule, TheHostsDescribesEveryKernel) {
     void* module = dlopen(FROSTLINE_TRAIN_MODULE, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(module, nullptr) << dlerror();
     for (const std::string name : kKernelNames) {
@@ -40,7 +40,7 @@ TEST(Module, TheHostsDescribesEveryKernel) {
     dlclose(module);
 }
 
-TEST(Module, TheGpusHasEveryKernelForTwoGenerationsAndAsPtx) {
+TEST(TrainerModule, TheGpusHasEveryKernelForTwoGenerationsAndAsPtx) {
     const std::string path = FROSTLINE_TRAIN_FATBIN;
     if (path.empty()) GTEST_SKIP() << "no CUDA compiler";
     const std::string binary = content(path);
