@@ -1,7 +1,9 @@
 // The composition root: the only place that knows which tiers, policy and engine make a manager.
 #include "bindings/manager.h"
 
+#include "bindings/device_io.h"
 #include "bindings/fork_watch.h"
+#include "bindings/stream_pins.h"
 #include "bindings/tier_set.h"
 #include "bindings/tier_speeds.h"
 #include "migration/lru_policy.h"
@@ -24,6 +26,10 @@ struct Manager::Parts {
     ForkWatch fork;
     std::unique_ptr<CopyEngine> copies;
     std::optional<MigrationEngine> engine;
+    std::optional<StreamPins> stream_pins;
+    std::optional<DeviceIo> device_io;
+
+    bool host_reaches_tensors() const { return tiers.order()[0]->info().host_addressable; }
 };
 
 struct PinnedTensor::Pin {
@@ -45,6 +51,17 @@ PinnedTensor::~PinnedTensor() = default;
 
 std::span<std::byte> PinnedTensor::bytes() const noexcept {
     return pin_ ? pin_->pinned.bytes : std::span<std::byte>();
+}
+
+void PinnedTensor::release_after(void* stream) noexcept {
+    if (!pin_) return;
+    Manager::Parts& parts = *pin_->parts;
+    // With host memory, work on it is over when its owner says so.
+    if (!parts.fork.is_child() && !parts.host_reaches_tensors()) {
+        parts.device_io->unpin_after(pin_->pinned, static_cast<CUstream>(stream));
+        pin_->parts.reset();
+    }
+    pin_.reset();
 }
 
 Manager::Manager(std::shared_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
@@ -82,12 +99,16 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
     FROSTLINE_TRY(parts->copies, CopyEngine::create({.bind_worker = [raw = parts.get()](int node) {
                       raw->tiers.bind_thread(node);
                   }}));
-    parts->engine.emplace(MigrationEngine::Options{.dram = parts->tiers.dram(),
-                                                   .tiers = parts->tiers.order(),
-                                                   .copies = parts->copies.get(),
-                                                   .policy = &parts->policy,
-                                                   .verify = options.verify,
-                                                   .now_ns = [] { return monotonic_ns(); }});
+    const bool dram_first = parts->tiers.order()[0] == parts->tiers.dram();
+    parts->engine.emplace(
+        MigrationEngine::Options{.tiers = parts->tiers.order(),
+                                 .dram = dram_first ? parts->tiers.dram() : nullptr,
+                                 .copies = parts->copies.get(),
+                                 .policy = &parts->policy,
+                                 .verify = options.verify,
+                                 .now_ns = [] { return monotonic_ns(); }});
+    parts->stream_pins.emplace(*parts->engine);
+    parts->device_io.emplace(*parts->engine, *parts->stream_pins, parts->tiers);
     return Manager(parts);
 } catch (const std::bad_alloc&) {
     return out_of_memory();
@@ -110,6 +131,42 @@ Result<TensorId> Manager::put(std::span<const std::byte> bytes) {
     return call([&](Parts& parts) { return parts.engine->put(bytes); });
 }
 
+Result<AllocatedTensor> Manager::allocate(std::uint64_t size_bytes) {
+    return call([&](Parts& parts) -> Result<AllocatedTensor> {
+        auto pin = std::make_unique<PinnedTensor::Pin>();
+        FROSTLINE_TRY(const NewTensor made, parts.engine->allocate(size_bytes));
+        pin->pinned = made.pinned;
+        pin->parts = parts_;
+        return AllocatedTensor{made.id, PinnedTensor(std::move(pin))};
+    });
+}
+
+Result<TensorId> Manager::put_device(const void* source, std::uint64_t size_bytes, void* stream,
+                                     DeviceSource use) {
+    return call([&](Parts& parts) {
+        return parts.device_io->put(reinterpret_cast<CUdeviceptr>(source), size_bytes,
+                                    static_cast<CUstream>(stream), use);
+    });
+}
+
+Result<void> Manager::release_source(TensorId tensor, void* stream) {
+    return call([&](Parts& parts) {
+        return parts.device_io->release_source(tensor, static_cast<CUstream>(stream));
+    });
+}
+
+Result<bool> Manager::source_read(TensorId tensor) {
+    return call([&](Parts& parts) -> Result<bool> { return parts.device_io->source_read(tensor); });
+}
+
+Result<void> Manager::get_device(TensorId tensor, void* target, std::uint64_t size_bytes,
+                                 void* stream) {
+    return call([&](Parts& parts) {
+        return parts.device_io->get(tensor, reinterpret_cast<CUdeviceptr>(target), size_bytes,
+                                    static_cast<CUstream>(stream));
+    });
+}
+
 Result<TensorId> Manager::adopt(std::span<std::byte> buffer, BufferRelease release, bool held) {
     return call([&](Parts& parts) { return parts.engine->adopt(buffer, release, held); });
 }
@@ -122,6 +179,7 @@ Result<PinnedTensor> Manager::pin(TensorId tensor, Access access) {
     return call([&](Parts& parts) -> Result<PinnedTensor> {
         // First, so that no pin is lost should memory run out.
         auto pin = std::make_unique<PinnedTensor::Pin>();
+        if (parts.host_reaches_tensors()) FROSTLINE_TRY_VOID(parts.stream_pins->wait_for(tensor));
         FROSTLINE_TRY(pin->pinned, parts.engine->pin(tensor, access));
         pin->parts = parts_;
         return PinnedTensor(std::move(pin));
@@ -133,7 +191,10 @@ Result<void> Manager::prefetch(TensorId tensor) {
 }
 
 Result<void> Manager::get(TensorId tensor, std::span<std::byte> out) {
-    return call([&](Parts& parts) { return parts.engine->read(tensor, out); });
+    return call([&](Parts& parts) -> Result<void> {
+        FROSTLINE_TRY_VOID(parts.stream_pins->wait_for(tensor));
+        return parts.engine->read(tensor, out);
+    });
 }
 
 Result<std::uint64_t> Manager::size_bytes(TensorId tensor) const {
@@ -198,7 +259,9 @@ ManagerStats Manager::stats() const {
                                .moved_out_bytes = engine.moved_out_bytes[i],
                                .open = usage.open,
                                .access = info.access,
-                               .fallback = i == 0 ? parts_->tiers.dram_fallback() : info.fallback,
+                               .fallback = parts_->tiers.order()[i] == parts_->tiers.dram()
+                                               ? parts_->tiers.dram_fallback()
+                                               : info.fallback,
                                .speed = info.speed});
     }
     return stats;

@@ -22,8 +22,8 @@ namespace frostline {
 
 /// One tier's figures.
 struct TierStats {
-    const char* name = "";   ///< dram, far (memory of another node), pmem, swap; static
-    const char* label = "";  ///< real, or emulated (a file stands in for pmem)
+    const char* name = "";   ///< device, dram, far (memory of another node), pmem, swap; static
+    const char* label = "";  ///< real, or emulated (a file stands in for pmem, a program for a GPU)
     std::string location;    ///< path; empty for memory
     std::uint64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;
     std::uint64_t moved_in_bytes = 0, moved_out_bytes = 0;
@@ -37,7 +37,7 @@ struct TierStats {
 struct ManagerStats {
     std::vector<TierStats> tiers;  ///< fastest first
     std::uint64_t stored = 0, stored_bytes = 0, dropped = 0;
-    std::uint64_t hits = 0;                              ///< uses that found their tensor in DRAM
+    std::uint64_t hits = 0;                              ///< uses that found their tensor at hand
     std::uint64_t use_stalls = 0, use_stall_ns = 0;      ///< uses that waited for a move
     std::uint64_t store_stalls = 0, store_stall_ns = 0;  ///< stores that waited for room
     std::uint64_t moves = 0, free_moves = 0, failed_moves = 0;
@@ -51,8 +51,9 @@ struct UsageSample {
     std::vector<std::uint64_t> used_bytes;
 };
 
-/// A tensor's bytes, held in DRAM while this object lives. Movable. The memory stays good even if
-/// the tensor is dropped meanwhile. Thread-compatible.
+/// A tensor's bytes, held in the fastest tier while this object lives: in DRAM, or in device memory
+/// where there is a device tier; the host cannot touch them then. Movable. The memory stays good
+/// even if the tensor is dropped meanwhile. Thread-compatible.
 class FROSTLINE_API PinnedTensor {
    public:
     PinnedTensor() noexcept;
@@ -62,11 +63,28 @@ class FROSTLINE_API PinnedTensor {
 
     std::span<std::byte> bytes() const noexcept;
 
+    /// Ends the pin when the work that `stream` (a CUstream of the device tier's GPU, or 0 for its
+    /// default stream) has been given so far is done. Never waits for it. Empty afterwards. Without
+    /// a device tier the pin ends at once.
+    void release_after(void* stream) noexcept;
+
    private:
     friend class Manager;
     struct FROSTLINE_HIDDEN Pin;
     explicit PinnedTensor(std::unique_ptr<Pin> pin) noexcept;
     std::unique_ptr<Pin> pin_;
+};
+
+/// A tensor that was made for its owner to write.
+struct AllocatedTensor {
+    TensorId id;
+    PinnedTensor pin;
+};
+
+/// Whose device memory is once Manager::put_device() has returned.
+enum class DeviceSource : std::uint8_t {
+    given_back,  ///< the caller may free it at once, in its stream's order
+    kept,        ///< the caller keeps it until release_source(), and its stream waits for nothing
 };
 
 /// Holds tensors within the budgets of its tiers. Copies of a Manager are the same manager; the
@@ -82,18 +100,39 @@ class FROSTLINE_API Manager {
     /// in progress make room. Errors: invalid_argument (empty), no_space, closed, io.
     Result<TensorId> put(std::span<const std::byte> bytes);
 
-    /// Stores a buffer without copying it. It is the manager's, and nobody may write to it, until
-    /// `release` is called: exactly once, on any thread, with no lock held, maybe during this call.
-    /// `held`: the buffer is still being used where it is, and stays there until settle().
-    /// Errors: as put(); then `release` is not called.
+    /// Makes a tensor, held in the fastest tier for its owner to write; its content is undefined.
+    /// Waits as put(). Errors: invalid_argument (0 bytes), no_space, closed.
+    Result<AllocatedTensor> allocate(std::uint64_t size_bytes);
+
+    /// Stores `size_bytes` of device memory, of any GPU, as the work that `stream` (a CUstream of
+    /// that GPU) has been given so far will leave them. The copy is made in the stream's order; the
+    /// host waits for room only. Errors: invalid_argument (empty, no device memory), unsupported
+    /// (no CUDA driver; the stream is capturing a graph), as put(), io (the driver's).
+    Result<TensorId> put_device(const void* source, std::uint64_t size_bytes, void* stream,
+                                DeviceSource use = DeviceSource::given_back);
+    /// Makes `stream` wait until a kept source was read: it may be freed in the stream's order.
+    Result<void> release_source(TensorId tensor, void* stream);
+    /// Whether it was read already: then it may be freed without release_source().
+    Result<bool> source_read(TensorId tensor);
+    /// Copies a tensor to device memory of any GPU: what `stream` was given before is done with
+    /// the target by then, and what it is given afterwards finds the bytes there. `size_bytes` is
+    /// the tensor's. The host waits only if the bytes are in a lower tier. The tensor stays stored.
+    /// Errors: as put_device(), not_found, corrupt.
+    Result<void> get_device(TensorId tensor, void* target, std::uint64_t size_bytes, void* stream);
+
+    /// Stores a buffer without copying it (with a device tier it is copied). It is the manager's,
+    /// and nobody may write to it, until `release` is called: exactly once, on any thread, with no
+    /// lock held, maybe during this call. `held`: the buffer is still being used where it is, and
+    /// stays there until settle(). Errors: as put(); then `release` is not called.
     Result<TensorId> adopt(std::span<std::byte> buffer, BufferRelease release, bool held = false);
     Result<void> settle(TensorId tensor);
 
-    /// Brings the tensor to DRAM, waiting if need be, and holds it there.
+    /// Brings the tensor to the fastest tier, waiting if need be, and holds it there. In device
+    /// memory it may still be in use by the streams that held it before.
     /// Errors: not_found, no_space (pins leave no room: use get()), corrupt, io.
     Result<PinnedTensor> pin(TensorId tensor, Access access);
 
-    /// Starts bringing the tensor to DRAM. Never waits. Errors: not_found, no_space.
+    /// Starts bringing the tensor to the fastest tier. Never waits. Errors: not_found, no_space.
     Result<void> prefetch(TensorId tensor);
 
     /// Copies the tensor's bytes out; `out` has exactly its size. The tensor stays stored.

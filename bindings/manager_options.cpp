@@ -48,14 +48,18 @@ Result<std::vector<std::string>> places_option(std::string_view name, std::strin
     }
 }
 
-Result<int> node_option(std::string_view name, std::string_view value) {
-    int node = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), node);
-    if (error != std::errc() || end != value.data() + value.size() || node < 0) {
-        return Error(Errc::invalid_argument, 0, "{}: '{}' is not the number of a NUMA node", name,
-                     value);
+Result<int> number_option(std::string_view name, std::string_view value, std::string_view of) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < 0) {
+        return Error(Errc::invalid_argument, 0, "{}: '{}' is not the number of {}", name, value,
+                     of);
     }
-    return node;
+    return number;
+}
+
+Result<int> node_option(std::string_view name, std::string_view value) {
+    return number_option(name, value, "a NUMA node");
 }
 
 Result<NumaPlacement> numa_option(std::string_view name, std::string_view value) {
@@ -83,7 +87,11 @@ Result<NumaPlacement> numa_option(std::string_view name, std::string_view value)
 }  // namespace
 
 Result<void> set_option(ManagerOptions& options, std::string_view name, std::string_view value) {
-    if (name == "dram") {
+    if (name == "device") {
+        FROSTLINE_TRY(options.device_bytes, size_option(name, value));
+    } else if (name == "gpu") {
+        FROSTLINE_TRY(options.gpu, number_option(name, value, "a GPU"));
+    } else if (name == "dram") {
         FROSTLINE_TRY(options.dram_bytes, size_option(name, value));
     } else if (name == "pmem") {
         FROSTLINE_TRY(options.pmem_path, path_option(name, value));
@@ -108,10 +116,11 @@ Result<void> set_option(ManagerOptions& options, std::string_view name, std::str
     } else if (name == "calibrate") {
         FROSTLINE_TRY(options.calibrate, flag_option(name, value));
     } else {
-        return Error(Errc::invalid_argument, 0,
-                     "unknown option '{}': the options are dram, pmem, pmem_bytes, swap, "
-                     "swap_bytes, swap_devices, numa, far_node, far_bytes, pin, verify, calibrate",
-                     name);
+        return Error(
+            Errc::invalid_argument, 0,
+            "unknown option '{}': the options are device, gpu, dram, pmem, pmem_bytes, swap, "
+            "swap_bytes, swap_devices, numa, far_node, far_bytes, pin, verify, calibrate",
+            name);
     }
     return ok();
 }

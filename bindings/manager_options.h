@@ -15,6 +15,10 @@
 namespace frostline {
 
 struct ManagerOptions {
+    /// Budget of the device tier, which is then the fastest; nothing: no such tier. Tensors lie in
+    /// the GPU's memory then, and pin() gives device addresses.
+    std::optional<std::uint64_t> device_bytes{};
+    int gpu = 0;  ///< whose memory that is, as CUDA counts them
     std::optional<std::uint64_t>
         dram_bytes{};              ///< budget of the DRAM tier; must be given, may be 0
     std::string pmem_path{};       ///< file of the pmem tier; empty: no such tier
@@ -28,17 +32,18 @@ struct ManagerOptions {
     /// budget. Both or none.
     std::optional<int> far_node{};
     std::optional<std::uint64_t> far_bytes{};
-    bool pin = false;     ///< register DRAM with the GPU's driver, if there is a GPU
+    /// Register DRAM with the GPU's driver, if there is a GPU; a device tier does so anyway.
+    bool pin = false;
     bool verify = false;  ///< checksum all that leaves DRAM and compare it when it returns
     /// Take the tiers' speeds from the user's cache, or measure those that it does not know (within
     /// two seconds). FROSTLINE_CALIBRATION in the environment has the last word.
     bool calibrate = true;
 };
 
-/// Sets one option from text: dram, pmem, pmem_bytes, swap (places separated by colons),
-/// swap_bytes, swap_devices, numa (none, bind:0,1, preferred:0 or interleave:0,1), far_node,
-/// far_bytes, pin, verify, calibrate. Errors: invalid_argument (unknown name, listing the known
-/// ones; a value that does not parse).
+/// Sets one option from text: device, gpu, dram, pmem, pmem_bytes, swap (places separated by
+/// colons), swap_bytes, swap_devices, numa (none, bind:0,1, preferred:0 or interleave:0,1),
+/// far_node, far_bytes, pin, verify, calibrate. Errors: invalid_argument (unknown name, listing the
+/// known ones; a value that does not parse).
 FROSTLINE_API Result<void> set_option(ManagerOptions& options, std::string_view name,
                                       std::string_view value);
 

@@ -57,7 +57,11 @@ Result<TierSet> TierSet::open(const ManagerOptions& options) {
         FROSTLINE_TRY(Topology topology, Topology::create());
         set.topology_ = std::make_unique<Topology>(std::move(topology));
     }
-    if (options.pin) set.pin_for_gpu();
+    if (options.device_bytes) {
+        FROSTLINE_TRY_VOID(set.add_device(options));
+    } else if (options.pin) {
+        set.pin_for_gpu(options.gpu);
+    }
     FROSTLINE_TRY_VOID(set.add_memory(options));
     FROSTLINE_TRY_VOID(set.add_files(options));
     return set;
@@ -111,23 +115,39 @@ Result<void> TierSet::add_files(const ManagerOptions& options) {
     return ok();
 }
 
+Result<const CudaDriver*> TierSet::driver() {
+    if (driver_ == nullptr) {
+        FROSTLINE_TRY(CudaDriver loaded, CudaDriver::load());
+        driver_ = std::make_unique<CudaDriver>(std::move(loaded));
+    }
+    return driver_.get();
+}
+
+Result<void> TierSet::add_device(const ManagerOptions& options) {
+    FROSTLINE_TRY(const CudaDriver* const driver, this->driver());
+    FROSTLINE_TRY(context_, CudaContext::create(*driver, options.gpu));
+    pin_for_gpu(options.gpu);
+    FROSTLINE_TRY(auto device, DeviceTier::create({.id = next_id(),
+                                                   .context = context_,
+                                                   .capacity_bytes = *options.device_bytes,
+                                                   .registered = pins_.get()}));
+    (void)add(std::move(device));
+    return ok();
+}
+
 // Without a GPU, or where its driver refuses, memory is simply not pinned.
-void TierSet::pin_for_gpu() {
-    auto driver = CudaDriver::load();
-    if (!driver) {
-        not_pinned_ = fmt::format("not pinned: {}", driver.error().message());
-        return;
-    }
-    auto held = std::make_unique<CudaDriver>(std::move(*driver));
-    auto context = CudaContext::create(*held, 0);
-    auto pins = context ? HostRegistration::create({.context = *std::move(context)})
-                        : Result<std::unique_ptr<HostRegistration>>(context.error());
-    if (!pins) {
+void TierSet::pin_for_gpu(int gpu) {
+    const auto pin = [&]() -> Result<std::unique_ptr<HostRegistration>> {
+        FROSTLINE_TRY(const CudaDriver* const driver, this->driver());
+        FROSTLINE_TRY(auto context, CudaContext::create(*driver, gpu));
+        return HostRegistration::create({.context = std::move(context)});
+    };
+    auto pins = pin();
+    if (pins) {
+        pins_ = *std::move(pins);
+    } else {
         not_pinned_ = fmt::format("not pinned: {}", pins.error().message());
-        return;
     }
-    driver_ = std::move(held);
-    pins_ = std::move(*pins);
 }
 
 std::string TierSet::dram_fallback() const {

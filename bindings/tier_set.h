@@ -3,7 +3,9 @@
 #pragma once
 
 #include "bindings/manager_options.h"
+#include "tiers/cuda_context.h"
 #include "tiers/cuda_driver.h"
+#include "tiers/device_tier.h"
 #include "tiers/dram_tier.h"
 #include "tiers/host_registration.h"
 #include "tiers/pmem_tier.h"
@@ -23,9 +25,17 @@ class TierSet {
     /// Errors: invalid_argument (options that do not go together), those of the tiers.
     static Result<TierSet> open(const ManagerOptions& options);
 
-    /// Fastest first: DRAM, memory-only nodes, pmem, swap.
+    /// Fastest first: device memory, DRAM, memory-only nodes, pmem, swap.
     const std::vector<Tier*>& order() const noexcept { return order_; }
     DramTier* dram() const noexcept { return dram_; }
+    /// The CUDA driver, loaded when first asked for. Errors: those of CudaDriver::load(). Not
+    /// thread-safe.
+    Result<const CudaDriver*> driver();
+    /// Where the device tier lies; nullptr if there is none.
+    const CudaContext* device_context() const noexcept { return context_.get(); }
+    /// What is pinned of DRAM; nullptr: nothing.
+    const HostRegistration* registration() const noexcept { return pins_.get(); }
+
     /// The DRAM tier's fallback, and why it is not pinned although that was asked for.
     std::string dram_fallback() const;
     PmemTier* pmem() const noexcept { return pmem_; }
@@ -38,9 +48,10 @@ class TierSet {
 
    private:
     TierSet() = default;
+    Result<void> add_device(const ManagerOptions& options);
     Result<void> add_memory(const ManagerOptions& options);
     Result<void> add_files(const ManagerOptions& options);
-    void pin_for_gpu();
+    void pin_for_gpu(int gpu);
     int node_of(const std::string& path) const noexcept;
     TierId next_id() const noexcept { return static_cast<TierId>(order_.size()); }
     template <class SomeTier>
@@ -48,6 +59,7 @@ class TierSet {
 
     std::unique_ptr<Topology> topology_;  // nullptr: one node, which nobody need name
     std::unique_ptr<CudaDriver> driver_;
+    std::shared_ptr<const CudaContext> context_;
     std::unique_ptr<HostRegistration> pins_;
     std::vector<std::unique_ptr<Tier>> tiers_;
     std::vector<Tier*> order_;

@@ -31,7 +31,8 @@
 
 namespace frostline {
 
-/// Counters since the engine was created. A hit is a use that found its tensor in DRAM; a stall is
+/// Counters since the engine was created. A hit is a use that found its tensor in
+/// the fastest tier; a stall is
 /// a use, or a store, that had to wait for a move.
 struct EngineStats {
     std::uint64_t stored = 0, stored_bytes = 0;
@@ -39,7 +40,7 @@ struct EngineStats {
     std::uint64_t hits = 0;
     std::uint64_t use_stalls = 0, use_stall_ns = 0;
     std::uint64_t store_stalls = 0, store_stall_ns = 0;
-    std::uint64_t direct_reads = 0;  ///< read from a lower tier without coming to DRAM
+    std::uint64_t direct_reads = 0;  ///< read from a lower tier without coming up
     std::uint64_t moves = 0;         ///< that copied bytes
     std::uint64_t free_moves = 0;    ///< that found a good copy in place
     std::uint64_t failed_moves = 0;
@@ -48,22 +49,41 @@ struct EngineStats {
     std::array<std::uint64_t, kMaxTiers> moved_out_bytes{};
 };
 
-/// A tensor's bytes in DRAM, held there until unpin(). Not more than a reference: copying it does
-/// not pin again.
+/// A tensor's bytes in the fastest tier, held there until unpin(). Not more than a reference:
+/// copying it does not pin again. The host can touch them only where that tier says so.
 struct PinnedBytes {
     TensorRecord* tensor = nullptr;
     std::span<std::byte> bytes;
+};
+
+/// A tensor whose bytes are for its owner to write.
+struct NewTensor {
+    TensorId id;
+    PinnedBytes pinned;
+};
+
+/// Gives the bytes from `offset` on, exactly `size_bytes` of them; they stay good until the next
+/// call.
+using ByteSource =
+    std::function<Result<std::span<const std::byte>>(std::uint64_t offset, std::size_t size_bytes)>;
+
+/// Takes a tensor's bytes piece by piece: they are read to what room() gives for `size_bytes` bytes
+/// from `offset` on, and then full() is called with that.
+struct ByteSink {
+    std::function<std::span<std::byte>(std::uint64_t offset, std::size_t size_bytes)> room;
+    std::function<Result<void>(std::uint64_t offset, std::span<std::byte> bytes)> full;
 };
 
 /// Thread-safe, but for construction and destruction.
 class MigrationEngine {
    public:
     struct Options {
-        DramTier* dram = nullptr;      ///< tier 0
-        std::span<Tier* const> tiers;  ///< by TierId, dram first; all outlive the engine
+        std::span<Tier* const> tiers;  ///< by TierId, the fastest first; all outlive the engine
+        DramTier* dram = nullptr;      ///< tier 0, if that can take buffers over
         CopyEngine* copies = nullptr;
         const Policy* policy = nullptr;
-        bool verify = false;  ///< checksum what leaves DRAM and compare it when it returns
+        bool verify =
+            false;  ///< checksum what leaves the fastest tier and compare it when it returns
         std::function<std::uint64_t()> now_ns;  ///< monotonic clock
     };
 
@@ -71,32 +91,49 @@ class MigrationEngine {
     /// Ends all moves and frees every tensor. No pin may be left.
     ~MigrationEngine();
 
-    /// Stores a copy of the bytes. Waits for room in DRAM if moves are making some; what DRAM
-    /// cannot hold goes straight to a lower tier. Errors: invalid_argument (empty), no_space
-    /// (nowhere fits it), the tiers' own.
+    /// Stores a copy of the bytes. Waits for room in the fastest tier if moves are making some;
+    /// what that cannot hold goes straight to a lower one. Errors: invalid_argument (empty),
+    /// no_space (nowhere fits it), the tiers' own.
     Result<TensorId> put(std::span<const std::byte> bytes);
 
-    /// Stores a buffer without copying it: it is the engine's until `release` is called, which may
-    /// be during this very call. With `held` it stays where it is until settle(), because its
-    /// producer still uses it. Errors as for put(); then `release` is not called and the buffer
-    /// stays the caller's.
+    /// A new tensor in the fastest tier, pinned for writing; its content is undefined. Waits as
+    /// put(). Errors: invalid_argument (empty), no_space (not there; put_below() may work), closed.
+    Result<NewTensor> allocate(std::uint64_t size_bytes);
+
+    /// Stores bytes that the source gives piece by piece in the first lower tier that takes them.
+    /// Each that is tried asks from the start. Errors: as put(), and the source's.
+    Result<TensorId> put_below(std::uint64_t size_bytes, const ByteSource& source);
+
+    /// Stores a buffer without copying it (unless the fastest tier cannot take buffers over): it is
+    /// the engine's until `release` is called, which may be during this very call. With `held` it
+    /// stays where it is until settle(), because its producer still uses it. Errors as for put();
+    /// then `release` is not called and the buffer stays the caller's.
     Result<TensorId> adopt(std::span<std::byte> buffer, BufferRelease release, bool held);
 
     /// The producer of a held tensor has no more use for it. No effect on one that is not held.
     /// Errors: not_found.
     Result<void> settle(TensorId tensor);
 
-    /// Brings a tensor to DRAM and holds it there. Waits if it has to move. Pair with unpin().
-    /// Errors: not_found, no_space (what is pinned leaves no room; read() still works), corrupt,
-    /// the tiers' own.
+    /// Brings a tensor to the fastest tier and holds it there. Waits if it has to move. Pair with
+    /// unpin(). Errors: not_found, no_space (what is pinned leaves no room; read() still works),
+    /// corrupt, the tiers' own.
     Result<PinnedBytes> pin(TensorId tensor, Access access);
     void unpin(const PinnedBytes& pinned) noexcept;
 
-    /// Starts bringing a tensor to DRAM, without waiting. Errors: not_found, no_space (now).
+    /// Instead of unpin(), for a pin that ends with work which is under way: unpin_later() once
+    /// that has been started, unpin_now() when it has ended. In between, whoever needs room waits
+    /// for it.
+    void unpin_later() noexcept;
+    void unpin_now(const PinnedBytes& pinned) noexcept;
+
+    /// Starts bringing a tensor to the fastest tier, without waiting. Errors: not_found, no_space
+    /// (now).
     Result<void> prefetch(TensorId tensor);
 
     /// Copies the bytes out from wherever they are; `out` has exactly their size.
     Result<void> read(TensorId tensor, std::span<std::byte> out);
+    /// As above, for bytes that go on from `sink`; an error of the sink's ends it.
+    Result<void> read(TensorId tensor, std::uint64_t size_bytes, const ByteSink& sink);
 
     Result<std::uint64_t> size_bytes(TensorId tensor) const;
 
@@ -119,22 +156,24 @@ class MigrationEngine {
 
    private:
     using Lock = std::unique_lock<std::mutex>;
+    static constexpr TierId kFastest{0};
 
     static Error no_such_tensor(TensorId id);
     template <class Attempt>
     Result<Extent> find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt);
-    Result<TensorId> write_through(std::span<const std::byte> bytes, Error last);
-    Error exceeds_dram(std::uint64_t size_bytes) const;
+    Tier& fastest() const noexcept { return *options_.tiers[0]; }
+    Result<TensorId> write_through(std::uint64_t size_bytes, const ByteSource& source, Error last);
+    Error exceeds_fastest(std::uint64_t size_bytes) const;
     /// Whether something is under way that may make room.
-    bool busy() const noexcept { return mover_.busy() + stores_in_progress_ > 0; }
+    bool busy() const noexcept { return mover_.busy() + stores_in_progress_ + later_unpins_ > 0; }
     Result<Extent> reserve_below(Tier& tier, std::uint64_t size_bytes);
-    Result<Extent> write_to(Tier& tier, std::span<const std::byte> bytes,
+    Result<Extent> write_to(Tier& tier, std::uint64_t size_bytes, const ByteSource& source,
                             std::optional<std::uint64_t>& checksum);
     Result<TensorId> add(std::uint64_t size_bytes, const TensorCopy& copy, bool held, Lock& lock);
     Result<void> read_pinned(const TensorRecord& tensor, const TensorCopy& copy,
-                             std::span<std::byte> out);
-    Result<void> bring_to_dram(TensorRecord& tensor, Lock& lock);
-    PinnedBytes pin_in_dram(TensorRecord& tensor, Access access);
+                             const ByteSink& sink);
+    Result<void> bring_up(TensorRecord& tensor, Lock& lock);
+    PinnedBytes pin_resident(TensorRecord& tensor, Access access);
     void count_use(const TensorRecord& tensor, std::uint64_t stall_ns);
 
     void decide(const PolicyEvent& event, Lock& lock);
@@ -157,6 +196,7 @@ class MigrationEngine {
     std::uint64_t evictions_ended_ = 0;
     std::uint64_t failed_evictions_ = 0;
     std::optional<Error> eviction_error_;  ///< of the last that failed
+    std::size_t later_unpins_ = 0;         ///< pins that end by themselves
     std::size_t stores_in_progress_ = 0;   ///< room reserved, bytes being copied, no record yet
     bool closed_ = false;
 };

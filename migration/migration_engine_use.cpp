@@ -1,4 +1,5 @@
-// Using a tensor: pinning it in DRAM, fetching it ahead of time, or reading it where it is.
+// Using a tensor: pinning it in the fastest tier, fetching it ahead of time, or reading it where it
+// is.
 #include "migration/migration_engine.h"
 
 #include "tiers/check.h"
@@ -6,12 +7,12 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 namespace frostline {
 namespace {
 
-constexpr TierId kDram{0};
-constexpr std::size_t kReadChunkBytes = std::size_t{4} << 20;
+constexpr std::uint64_t kReadChunkBytes = std::uint64_t{4} << 20;
 constexpr int kMostAttempts = 256;
 
 }  // namespace
@@ -27,11 +28,11 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
         table_.touch(*tensor);
         const ResidencyState state = tensor->residency.load();
         // Under the lock the home stays what it is.
-        if (state.home == kDram) {
+        if (state.home == kFastest) {
             if (state.pins == Residency::kMaxPins) {
                 return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), state.pins);
             }
-            const PinnedBytes pinned = pin_in_dram(*tensor, access);
+            const PinnedBytes pinned = pin_resident(*tensor, access);
             count_use(*tensor, waiting_since_ns == 0 ? 0 : options_.now_ns() - waiting_since_ns);
             decide({PolicyEvent::Kind::used, tensor, 0}, lock);
             return pinned;
@@ -44,10 +45,11 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
         if (!state.moving) {
             // Others who pin may evict it each time before its turn comes: that must end.
             if (++attempts > kMostAttempts) {
-                return Error(Errc::no_space, 0, "tensor {}: others' pins leave it no room in DRAM",
-                             id.packed());
+                return Error(Errc::no_space, 0,
+                             "tensor {}: others' pins leave it no room in the {} tier", id.packed(),
+                             name(fastest().info().kind));
             }
-            FROSTLINE_TRY_VOID(bring_to_dram(*tensor, lock));
+            FROSTLINE_TRY_VOID(bring_up(*tensor, lock));
         } else {
             mover_.demand(*tensor);
             changed_.wait(lock);
@@ -56,16 +58,16 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
 }
 
 // Starts the move, or waits for room for it. The caller looks again in either case.
-Result<void> MigrationEngine::bring_to_dram(TensorRecord& tensor, Lock& lock) {
+Result<void> MigrationEngine::bring_up(TensorRecord& tensor, Lock& lock) {
     const TensorId id = tensor.id();
     const std::uint64_t size_bytes = tensor.size_bytes;
-    Result<void> started = mover_.start(tensor, kDram, CopyPriority::demand, lock);
+    Result<void> started = mover_.start(tensor, kFastest, CopyPriority::demand, lock);
     if (!started && started.error().code() == Errc::no_space &&
-        size_bytes <= options_.dram->info().capacity_bytes) {
+        size_bytes <= fastest().info().capacity_bytes) {
         decide({PolicyEvent::Kind::pressure, nullptr, size_bytes}, lock);
         TensorRecord* const again = table_.find(id);
         if (again == nullptr) return ok();
-        started = mover_.start(*again, kDram, CopyPriority::demand, lock);
+        started = mover_.start(*again, kFastest, CopyPriority::demand, lock);
         if (!started && started.error().code() == Errc::no_space && busy()) {
             changed_.wait(lock);
             return ok();
@@ -79,12 +81,12 @@ Result<void> MigrationEngine::bring_to_dram(TensorRecord& tensor, Lock& lock) {
     return started;
 }
 
-PinnedBytes MigrationEngine::pin_in_dram(TensorRecord& tensor, Access access) {
+PinnedBytes MigrationEngine::pin_resident(TensorRecord& tensor, Access access) {
     FROSTLINE_CHECK(
         tensor.residency.pin(tensor.id().generation, access) == Residency::PinResult::pinned,
         "a living tensor could not be pinned");
-    const Extent& extent = tensor.copy_in(kDram)->extent;
-    return {&tensor, {options_.dram->address(extent), tensor.size_bytes}};
+    const Extent& extent = tensor.copy_in(kFastest)->extent;
+    return {&tensor, {fastest().address(extent), tensor.size_bytes}};
 }
 
 void MigrationEngine::count_use(const TensorRecord& tensor, std::uint64_t stall_ns) {
@@ -105,12 +107,28 @@ void MigrationEngine::unpin(const PinnedBytes& pinned) noexcept {
     mover_.retire(*pinned.tensor, lock);
 }
 
+void MigrationEngine::unpin_later() noexcept {
+    const Lock lock(mutex_);
+    ++later_unpins_;
+}
+
+void MigrationEngine::unpin_now(const PinnedBytes& pinned) noexcept {
+    Lock lock(mutex_);
+    --later_unpins_;
+    if (pinned.tensor->residency.unpin()) {
+        mover_.retire(*pinned.tensor, lock);
+    } else {
+        decide({PolicyEvent::Kind::settled, pinned.tensor, 0}, lock);
+    }
+    changed_.notify_all();
+}
+
 Result<void> MigrationEngine::prefetch(TensorId id) {
     Lock lock(mutex_);
     TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
     if (closed_) return Error(Errc::closed, 0, "the context is closed");
-    const Result<void> started = mover_.start(*tensor, kDram, CopyPriority::prefetch, lock);
+    const Result<void> started = mover_.start(*tensor, kFastest, CopyPriority::prefetch, lock);
     // Busy: it is being moved, or used where it is, or others are to come first. None is a failure
     // of a hint.
     if (!started && started.error().code() != Errc::busy) return started;
@@ -118,12 +136,19 @@ Result<void> MigrationEngine::prefetch(TensorId id) {
 }
 
 Result<void> MigrationEngine::read(TensorId id, std::span<std::byte> out) {
+    return read(
+        id, out.size(),
+        {.room = [&](std::uint64_t offset, std::size_t size) { return out.subspan(offset, size); },
+         .full = [](std::uint64_t, std::span<std::byte>) { return ok(); }});
+}
+
+Result<void> MigrationEngine::read(TensorId id, std::uint64_t size_bytes, const ByteSink& sink) {
     Lock lock(mutex_);
     TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
-    if (out.size() != tensor->size_bytes) {
+    if (size_bytes != tensor->size_bytes) {
         return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
-                     id.packed(), tensor->size_bytes, out.size());
+                     id.packed(), tensor->size_bytes, size_bytes);
     }
     if (tensor->residency.pin(id.generation, Access::read) != Residency::PinResult::pinned) {
         return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), Residency::kMaxPins);
@@ -134,13 +159,13 @@ Result<void> MigrationEngine::read(TensorId id, std::span<std::byte> out) {
     const std::uint64_t start_ns = options_.now_ns();
     decide({PolicyEvent::Kind::used, tensor, 0}, lock);
     lock.unlock();
-    const Result<void> result = read_pinned(*tensor, copy, out);
+    const Result<void> result = read_pinned(*tensor, copy, sink);
     lock.lock();
-    if (home == kDram) {
+    if (home == kFastest) {
         count_use(*tensor, 0);
     } else {
         ++stats_.direct_reads;
-        stats_.moved_out_bytes[index_of(home)] += out.size();
+        stats_.moved_out_bytes[index_of(home)] += size_bytes;
         count_use(*tensor, std::max<std::uint64_t>(options_.now_ns() - start_ns, 1));
     }
     if (tensor->residency.unpin()) mover_.retire(*tensor, lock);
@@ -149,15 +174,21 @@ Result<void> MigrationEngine::read(TensorId id, std::span<std::byte> out) {
 }
 
 Result<void> MigrationEngine::read_pinned(const TensorRecord& tensor, const TensorCopy& copy,
-                                          std::span<std::byte> out) {
+                                          const ByteSink& sink) {
     Tier& tier = *options_.tiers[index_of(copy.extent.tier)];
-    for (std::size_t done = 0; done < out.size(); done += kReadChunkBytes) {
-        FROSTLINE_TRY_VOID(tier.read(
-            copy.extent, done, out.subspan(done, std::min(kReadChunkBytes, out.size() - done))));
+    const std::uint64_t size_bytes = tensor.size_bytes;
+    std::optional<Checksum> sum;
+    if (copy.checksum) sum.emplace(size_bytes);
+    for (std::uint64_t done = 0; done < size_bytes; done += kReadChunkBytes) {
+        const auto bytes =
+            sink.room(done, std::min<std::uint64_t>(kReadChunkBytes, size_bytes - done));
+        FROSTLINE_TRY_VOID(tier.read(copy.extent, done, bytes));
+        if (sum) sum->add(done, bytes);
+        FROSTLINE_TRY_VOID(sink.full(done, bytes));
     }
-    if (copy.checksum && checksum(out) != *copy.checksum) {
+    if (sum && sum->value() != *copy.checksum) {
         return Error(Errc::corrupt, 0, "tensor {}: {} bytes came back changed from {}",
-                     tensor.id().packed(), out.size(), name(tier.info().kind));
+                     tensor.id().packed(), size_bytes, name(tier.info().kind));
     }
     return ok();
 }

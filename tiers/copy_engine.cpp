@@ -84,9 +84,6 @@ Result<CopyTicket> CopyEngine::submit(CopyRequest request) noexcept {
     const TierKind from = request.source_tier->info().kind;
     const TierKind to = request.target_tier->info().kind;
     const CopyMethod method = copy_method(from, to);
-    if (method == CopyMethod::none) {
-        return Error(Errc::unsupported, 0, "no copy path from {} to {}", name(from), name(to));
-    }
     if (request.source.length_bytes != request.target.length_bytes) {
         return Error(Errc::invalid_argument, 0, "copy of {} bytes to an extent of {}",
                      request.source.length_bytes, request.target.length_bytes);

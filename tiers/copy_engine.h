@@ -52,7 +52,7 @@ class CopyEngine {
     /// Cancels what is queued, waits for what is in progress, and completes every copy.
     ~CopyEngine();
 
-    /// Queues a copy. Errors: unsupported (no path between these kinds), busy (too many copies
+    /// Queues a copy. Errors: invalid_argument (unequal lengths), busy (too many copies
     /// wait already: try again when one has ended), closed (shutting down), out_of_memory (no
     /// thread or no memory for the request); then `done` is not called.
     Result<CopyTicket> submit(CopyRequest request) noexcept;

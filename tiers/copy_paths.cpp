@@ -1,4 +1,5 @@
-// The table, and the methods of the CPU. File-backed pmem goes through read() and write(), which
+// The table, and the methods of the CPU. Between device and swap the swap's queue is used: it is
+// the slower end, which must never run dry. File-backed pmem goes through read() and write(), which
 // keep its pages from counting as this process's memory; so it is never one end of a transfer.
 #include "tiers/copy_paths.h"
 
@@ -11,10 +12,10 @@ using enum CopyMethod;
 
 //                                  to: device  dram         pmem         swap
 constexpr std::array<std::array<CopyMethod, kTierKinds>, kTierKinds> kPaths{{
-    /* from device */ {{none, none, none, none}},
-    /* from dram   */ {{none, write, write, queued_write}},
-    /* from pmem   */ {{none, read, staged, staged_write}},
-    /* from swap   */ {{none, queued_read, staged_read, staged_read}},
+    /* from device */ {{queued_read, queued_read, staged_read, staged_write}},
+    /* from dram   */ {{queued_write, write, write, queued_write}},
+    /* from pmem   */ {{staged_write, read, staged, staged_write}},
+    /* from swap   */ {{staged_read, queued_read, staged_read, staged_read}},
 }};
 
 }  // namespace

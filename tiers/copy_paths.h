@@ -12,7 +12,6 @@
 namespace frostline {
 
 enum class CopyMethod : std::uint8_t {
-    none,          ///< there is no path between these kinds
     write,         ///< the CPU: the target's write() takes the bytes where they lie in memory
     read,          ///< the CPU: the source's read() puts the bytes where they belong in memory
     staged,        ///< the CPU: read() into a buffer, write() from it

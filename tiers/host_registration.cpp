@@ -2,6 +2,7 @@
 #include "tiers/host_registration.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <optional>
 
@@ -54,13 +55,16 @@ Result<void> HostRegistration::unregister_piece(std::byte* address) const noexce
         [&] { return driver.check("cuMemHostUnregister", driver.cuMemHostUnregister(address)); });
 }
 
-std::uint64_t HostRegistration::piece_bytes_from(const std::byte* address) const noexcept {
+HostRegistration::Piece HostRegistration::piece_from(const std::byte* address) const noexcept {
     const std::lock_guard lock(mutex_);
-    auto piece = pieces_.upper_bound(address);
-    if (piece == pieces_.begin()) return 0;
-    --piece;
-    const auto within = static_cast<std::uint64_t>(address - piece->first);
-    return within < piece->second ? piece->second - within : 0;
+    const auto next = pieces_.upper_bound(address);
+    if (next != pieces_.begin()) {
+        const auto& [start, size_bytes] = *std::prev(next);
+        const auto within = static_cast<std::uint64_t>(address - start);
+        if (within < size_bytes) return {size_bytes - within, true};
+    }
+    if (next == pieces_.end()) return {UINT64_MAX, false};
+    return {static_cast<std::uint64_t>(next->first - address), false};
 }
 
 std::uint64_t HostRegistration::registered_bytes() const noexcept {

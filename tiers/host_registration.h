@@ -36,8 +36,14 @@ class HostRegistration {
 
     std::uint64_t chunk_bytes() const noexcept { return chunk_bytes_; }
     std::uint64_t registered_bytes() const noexcept;
-    /// How many bytes from `address` on lie in one registered piece; 0 if it lies in none.
-    std::uint64_t piece_bytes_from(const std::byte* address) const noexcept;
+
+    /// Memory that one copy of a GPU can take.
+    struct Piece {
+        std::uint64_t size_bytes = 0;
+        bool registered = false;
+    };
+    /// From `address` to the end of its registered piece, or to the start of the next one.
+    Piece piece_from(const std::byte* address) const noexcept;
 
     /// Registers whole pages, none of which is registered: all of them or none. What the driver
     /// refuses is tried in halves, down to 2 MiB; it then gets no larger pieces later on. A copy

@@ -161,8 +161,8 @@ class EngineRig {
         auto copies =
             CopyEngine::create({.chunk_bytes = options_.chunk_bytes, .workers = options_.workers});
         copies_ = *std::move(copies);
-        engine_.emplace(MigrationEngine::Options{.dram = dram_,
-                                                 .tiers = order_,
+        engine_.emplace(MigrationEngine::Options{.tiers = order_,
+                                                 .dram = dram_,
                                                  .copies = copies_.get(),
                                                  .policy = &policy_,
                                                  .verify = options_.verify,

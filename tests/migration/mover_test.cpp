@@ -190,22 +190,22 @@ TEST_F(MoverTest, a_tier_without_room_refuses) {
 }
 
 TEST_F(MoverTest, a_copy_that_cannot_be_queued_is_rolled_back) {
-    // A tier of a kind to which there is no path stands in for pmem.
-    class NoPath final : public InertTier {
+    // A tier that gives less than it was asked for stands in for pmem.
+    class Short final : public InertTier {
        public:
-        NoPath() : InertTier({.id = kPmem, .kind = TierKind::device}) {}
+        Short() : InertTier({.id = kPmem, .kind = TierKind::pmem}) {}
         TierUsage usage() const noexcept override { return {reserved, reserved, true}; }
         Result<Extent> reserve(std::uint64_t size_bytes) noexcept override {
-            reserved += size_bytes;
-            return Extent{kPmem, 0, size_bytes};
+            reserved += size_bytes - 1;
+            return Extent{kPmem, 0, size_bytes - 1};
         }
         void release(const Extent& extent) noexcept override { reserved -= extent.length_bytes; }
         std::uint64_t reserved = 0;
-    } no_path;
-    Tier* const pmem = std::exchange(order_[1], &no_path);
+    } too_short;
+    Tier* const pmem = std::exchange(order_[1], &too_short);
     TensorRecord& tensor = tensor_in(kDram);
-    EXPECT_EQ(start(tensor, kPmem).error().code(), Errc::unsupported);
-    EXPECT_EQ(no_path.reserved, 0U);
+    EXPECT_EQ(start(tensor, kPmem).error().code(), Errc::invalid_argument);
+    EXPECT_EQ(too_short.reserved, 0U);
     EXPECT_EQ(mover_->busy(), 0U);
     order_[1] = pmem;
     expect_at(tensor, kDram);

@@ -36,11 +36,16 @@ class HostRegistrationTest : public testing::Test {
 TEST_F(HostRegistrationTest, MemoryIsRegisteredInChunks) {
     const auto pins = cuda_.registration(16 * kMiB);
     ASSERT_TRUE(pins->add(memory_.first(40 * kMiB)).has_value());
-    EXPECT_EQ(pins->piece_bytes_from(memory_.data()), 16 * kMiB);
-    EXPECT_EQ(pins->piece_bytes_from(&memory_[32 * kMiB - 1]), 1U);
-    EXPECT_EQ(pins->piece_bytes_from(&memory_[39 * kMiB]), kMiB);
-    EXPECT_EQ(pins->piece_bytes_from(&memory_[40 * kMiB]), 0U);
-    EXPECT_EQ(pins->piece_bytes_from(memory_.data() - 1), 0U);
+    const auto expect_piece = [&](const std::byte* address, std::uint64_t bytes, bool registered) {
+        const HostRegistration::Piece piece = pins->piece_from(address);
+        EXPECT_EQ(piece.size_bytes, bytes);
+        EXPECT_EQ(piece.registered, registered);
+    };
+    expect_piece(memory_.data(), 16 * kMiB, true);
+    expect_piece(&memory_[32 * kMiB - 1], 1, true);
+    expect_piece(&memory_[39 * kMiB], kMiB, true);
+    expect_piece(&memory_[40 * kMiB], UINT64_MAX, false);
+    expect_piece(memory_.data() - 1, 1, false);
     EXPECT_EQ(cuda_.state().registrations, 3);
     EXPECT_EQ(cuda_.registered_bytes(), 40 * kMiB);
     EXPECT_EQ(pins->registered_bytes(), 40 * kMiB);

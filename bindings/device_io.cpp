@@ -1,0 +1,239 @@
+// Events before and after each copy. A copy never runs on the framework's own stream, where it
+// would hold up kernels, unless it stays within the device.
+#include "bindings/device_io.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace frostline {
+namespace {
+
+constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
+
+Result<int> device_of(const CudaDriver& driver, CUdeviceptr memory) {
+    unsigned type = 0;
+    int ordinal = 0;
+    std::array<CUpointer_attribute, 2> asked{CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                             CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    std::array<void*, 2> answers{&type, &ordinal};
+    FROSTLINE_TRY_VOID(driver.check(
+        "cuPointerGetAttributes",
+        driver.cuPointerGetAttributes(asked.size(), asked.data(), answers.data(), memory)));
+    if (type != CU_MEMORYTYPE_DEVICE) {
+        return Error(Errc::invalid_argument, 0,
+                     "{:#x} is no device memory; give host memory to put() and get()", memory);
+    }
+    return ordinal;
+}
+
+}  // namespace
+
+Result<const CudaDriver*> DeviceIo::loaded_driver() {
+    const std::lock_guard lock(mutex_);
+    return tiers_.driver();
+}
+
+Result<DeviceIo::Link*> DeviceIo::link_to(int device) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = links_.find(device); found != links_.end()) return found->second.get();
+    FROSTLINE_TRY(const CudaDriver* const driver, tiers_.driver());
+    FROSTLINE_TRY(auto context, CudaContext::create(*driver, device));
+    FROSTLINE_TRY(CudaStream out, CudaStream::create(context));
+    FROSTLINE_TRY(CudaStream in, CudaStream::create(context));
+    auto link = std::make_unique<Link>(std::move(context), tiers_.registration(), std::move(out),
+                                       std::move(in));
+    return links_.emplace(device, std::move(link)).first->second.get();
+}
+
+// The device on which the memory lies, if the stream can be waited for at all.
+Result<DeviceIo::Link*> DeviceIo::link_of(CUdeviceptr memory, CUstream stream) {
+    FROSTLINE_TRY(const CudaDriver* const driver, loaded_driver());
+    FROSTLINE_TRY_VOID(driver->need({CudaFeature::contexts, CudaFeature::streams}));
+    FROSTLINE_TRY(const int device, device_of(*driver, memory));
+    FROSTLINE_TRY(Link* const link, link_to(device));
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    FROSTLINE_TRY_VOID(link->context->run([&] {
+        return driver->check("cuStreamIsCapturing", driver->cuStreamIsCapturing(stream, &status));
+    }));
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE) {
+        return Error(Errc::unsupported, 0,
+                     "the stream captures a graph, which would move nothing when it is replayed: "
+                     "store and fetch tensors outside of the capture");
+    }
+    return link;
+}
+
+Result<DeviceIo::EventRef> DeviceIo::mark(const Link& link, CUstream stream) {
+    FROSTLINE_TRY(CudaEvent event, CudaEvent::create(link.context));
+    FROSTLINE_TRY_VOID(event.record(stream));
+    return std::make_shared<const CudaEvent>(std::move(event));
+}
+
+DeviceIo::Home DeviceIo::home_for(const Link& link) const noexcept {
+    if (tiers_.order()[0]->info().kind != TierKind::device) return Home::host;
+    const bool same = tiers_.device_context()->device() == link.context->device();
+    return same ? Home::same_device : Home::other_device;
+}
+
+Result<TensorId> DeviceIo::put(CUdeviceptr source, std::uint64_t size_bytes, CUstream stream,
+                               DeviceSource use) {
+    if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
+    FROSTLINE_TRY(Link* const link, link_of(source, stream));
+    if (home_for(*link) == Home::other_device)
+        return put_by_host(*link, source, size_bytes, stream);
+    const auto tensor = engine_.allocate(size_bytes);
+    if (!tensor) {
+        if (tensor.error().code() != Errc::no_space) return tensor.error();
+        return put_by_host(*link, source, size_bytes, stream);
+    }
+    const auto read = copy_out(*link, source, tensor->pinned, stream, use);
+    if (!read) {
+        engine_.unpin(tensor->pinned);
+        (void)engine_.drop(tensor->id);
+        return read.error();
+    }
+    pins_.unpin_after(tensor->pinned, *read, way_out(*link, stream));
+    return tensor->id;
+}
+
+// Within the device a copy is so fast that the stream itself can do it, and is then done with the
+// source.
+CUstream DeviceIo::way_out(const Link& link, CUstream stream) const noexcept {
+    return home_for(link) == Home::same_device ? stream : link.out.handle();
+}
+CUstream DeviceIo::way_in(const Link& link, CUstream stream) const noexcept {
+    return home_for(link) == Home::same_device ? stream : link.in.handle();
+}
+
+// Returns the event after which the source was read, and the tensor is there. When it fails,
+// nothing is in flight.
+Result<DeviceIo::EventRef> DeviceIo::copy_out(const Link& link, CUdeviceptr source,
+                                              const PinnedBytes& target, CUstream stream,
+                                              DeviceSource use) {
+    const CUstream way = way_out(link, stream);
+    const auto attempt = [&]() -> Result<EventRef> {
+        if (way != stream) {
+            FROSTLINE_TRY(const EventRef written, mark(link, stream));
+            FROSTLINE_TRY_VOID(wait_for(*link.context, way, *written));
+        }
+        FROSTLINE_TRY_VOID(link.copies.start_read(source, target.bytes, way));
+        FROSTLINE_TRY(const EventRef read, mark(link, way));
+        if (way != stream && use == DeviceSource::given_back) {
+            FROSTLINE_TRY_VOID(wait_for(*link.context, stream, *read));
+        }
+        return read;
+    };
+    auto read = attempt();
+    if (!read) (void)synchronize(*link.context, way);
+    return read;
+}
+
+// For what the fastest tier cannot take: through a buffer of the host, which waits.
+Result<TensorId> DeviceIo::put_by_host(const Link& link, CUdeviceptr source,
+                                       std::uint64_t size_bytes, CUstream stream) {
+    std::vector<std::byte> chunk(std::min(kChunkBytes, size_bytes));
+    return engine_.put_below(
+        size_bytes,
+        [&](std::uint64_t offset, std::size_t size) -> Result<std::span<const std::byte>> {
+            const auto bytes = std::span(chunk).first(size);
+            const Result<void> started = link.copies.start_read(source + offset, bytes, stream);
+            FROSTLINE_TRY_VOID(synchronize(*link.context, stream));
+            FROSTLINE_TRY_VOID(started);
+            return bytes;
+        });
+}
+
+Result<void> DeviceIo::release_source(TensorId tensor, CUstream stream) {
+    for (const EventRef& read : pins_.events_of(tensor)) {
+        FROSTLINE_TRY_VOID(wait_for(read->context(), stream, *read));
+    }
+    return ok();
+}
+
+bool DeviceIo::source_read(TensorId tensor) {
+    return pins_.events_of(tensor).empty();
+}
+
+Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t size_bytes,
+                           CUstream stream) {
+    FROSTLINE_TRY(Link* const link, link_of(target, stream));
+    FROSTLINE_TRY(const std::uint64_t stored_bytes, engine_.size_bytes(tensor));
+    if (size_bytes != stored_bytes) {
+        return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
+                     tensor.packed(), stored_bytes, size_bytes);
+    }
+    if (home_for(*link) == Home::other_device) {
+        return get_by_host(*link, tensor, target, size_bytes, stream);
+    }
+    const auto pinned = engine_.pin(tensor, Access::read);
+    if (!pinned) {
+        if (pinned.error().code() != Errc::no_space) return pinned.error();
+        return get_by_host(*link, tensor, target, size_bytes, stream);
+    }
+    const auto there = copy_in(*link, *pinned, target, stream);
+    if (!there) {
+        engine_.unpin(*pinned);
+        return there.error();
+    }
+    pins_.unpin_after(*pinned, *there, way_in(*link, stream));
+    return ok();
+}
+
+// The target may still be in use by what the stream was given before, and the tensor's own bytes
+// may still be on their way; what the stream is given afterwards waits for the copy.
+Result<DeviceIo::EventRef> DeviceIo::copy_in(const Link& link, const PinnedBytes& source,
+                                             CUdeviceptr target, CUstream stream) {
+    const CUstream way = way_in(link, stream);
+    const auto attempt = [&]() -> Result<EventRef> {
+        if (way != stream) {
+            FROSTLINE_TRY(const EventRef free, mark(link, stream));
+            FROSTLINE_TRY_VOID(wait_for(*link.context, way, *free));
+        }
+        for (const EventRef& stored : pins_.events_of(source.tensor->id())) {
+            FROSTLINE_TRY_VOID(wait_for(*link.context, way, *stored));
+        }
+        FROSTLINE_TRY_VOID(link.copies.start_write(target, source.bytes, way));
+        FROSTLINE_TRY(const EventRef there, mark(link, way));
+        if (way != stream) FROSTLINE_TRY_VOID(wait_for(*link.context, stream, *there));
+        return there;
+    };
+    auto there = attempt();
+    if (!there) (void)synchronize(*link.context, way);
+    return there;
+}
+
+Result<void> DeviceIo::get_by_host(const Link& link, TensorId tensor, CUdeviceptr target,
+                                   std::uint64_t size_bytes, CUstream stream) {
+    FROSTLINE_TRY_VOID(pins_.wait_for(tensor));
+    std::vector<std::byte> chunk(std::min(kChunkBytes, size_bytes));
+    return engine_.read(
+        tensor, size_bytes,
+        {.room = [&](std::uint64_t, std::size_t size) { return std::span(chunk).first(size); },
+         .full = [&](std::uint64_t offset, std::span<std::byte> bytes) -> Result<void> {
+             const Result<void> started = link.copies.start_write(target + offset, bytes, stream);
+             FROSTLINE_TRY_VOID(synchronize(*link.context, stream));
+             return started;
+         }});
+}
+
+void DeviceIo::unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept {
+    const auto mark_end = [&]() -> Result<EventRef> {
+        FROSTLINE_TRY(const Link* const link, link_to(tiers_.device_context()->device()));
+        return mark(*link, stream);
+    };
+    try {
+        if (const auto end = mark_end()) {
+            pins_.unpin_after(pinned, *end, stream);
+            return;
+        }
+    } catch (const std::bad_alloc&) {
+    }
+    // Without an event, all that can be done is to wait for everything.
+    (void)synchronize(*tiers_.device_context(), stream);
+    engine_.unpin(pinned);
+}
+
+}  // namespace frostline

@@ -1,0 +1,64 @@
+// Pins that end when a stream's work has: whoever queued kernels on a tensor need not wait for them
+// to let go of it.
+//
+// Rule of concurrency. One thread waits for the events, in the order in which they were recorded as
+// long as all are of one stream, and looks at each in turn otherwise, so that no stream's work
+// keeps another's pins. The lock guards the list alone; nobody waits for the driver under it.
+#pragma once
+
+#include "migration/migration_engine.h"
+#include "tiers/cuda_stream.h"
+#include "tiers/result.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace frostline {
+
+/// Thread-safe. The engine outlives it.
+class StreamPins {
+   public:
+    using EventRef = std::shared_ptr<const CudaEvent>;
+
+    explicit StreamPins(MigrationEngine& engine) : engine_(engine) {}
+    StreamPins(const StreamPins&) = delete;
+    StreamPins& operator=(const StreamPins&) = delete;
+    /// Waits until every pin has ended.
+    ~StreamPins();
+
+    /// The pin, which is no longer the caller's, ends when `event`, recorded on `stream`, has
+    /// passed. Never fails: where no thread or no memory can be had, it waits here.
+    void unpin_after(const PinnedBytes& pinned, EventRef event, CUstream stream) noexcept;
+
+    /// The events of the tensor's pins that have not ended. May throw std::bad_alloc.
+    std::vector<EventRef> events_of(TensorId tensor);
+    /// Waits until there are none. One atomic read where no tensor has any.
+    Result<void> wait_for(TensorId tensor);
+
+   private:
+    struct Pending {
+        PinnedBytes pinned;
+        TensorId tensor;
+        EventRef event;
+        CUstream stream;
+    };
+
+    void run();
+    bool of_one_stream() const;
+
+    MigrationEngine& engine_;
+    std::atomic<std::size_t> count_{0};  // of pending_; written under the lock
+    std::mutex mutex_;                   // guards everything below
+    std::condition_variable changed_;
+    std::list<Pending> pending_;  // only the thread removes
+    std::thread thread_;
+    bool stopping_ = false;
+};
+
+}  // namespace frostline

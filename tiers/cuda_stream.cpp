@@ -1,0 +1,101 @@
+// Thin: one driver call each, in the context that owns the object.
+#include "tiers/cuda_stream.h"
+
+namespace frostline {
+
+Result<CudaEvent> CudaEvent::create(std::shared_ptr<const CudaContext> context) noexcept {
+    const CudaDriver& driver = context->driver();
+    CUevent event = nullptr;
+    // Blocking, because whoever waits for a copy has nothing to do but leave the CPU to others.
+    FROSTLINE_TRY_VOID(context->run([&] {
+        return driver.check(
+            "cuEventCreate",
+            driver.cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
+    }));
+    return CudaEvent(std::move(context), event);
+}
+
+CudaEvent& CudaEvent::operator=(CudaEvent&& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(event_, other.event_);
+    return *this;
+}
+
+CudaEvent::~CudaEvent() {
+    if (event_ == nullptr) return;
+    const CudaDriver& driver = context_->driver();
+    (void)context_->run(
+        [&] { return driver.check("cuEventDestroy", driver.cuEventDestroy(event_)); });
+}
+
+Result<void> CudaEvent::record(CUstream stream) const noexcept {
+    const CudaDriver& driver = context_->driver();
+    return context_->run(
+        [&] { return driver.check("cuEventRecord", driver.cuEventRecord(event_, stream)); });
+}
+
+Result<bool> CudaEvent::done() const noexcept {
+    const CudaDriver& driver = context_->driver();
+    CUresult state = CUDA_ERROR_UNKNOWN;
+    FROSTLINE_TRY_VOID(context_->run([&]() -> Result<void> {
+        state = driver.cuEventQuery(event_);
+        return ok();
+    }));
+    if (state == CUDA_ERROR_NOT_READY) return false;
+    FROSTLINE_TRY_VOID(driver.check("cuEventQuery", state));
+    return true;
+}
+
+Result<void> CudaEvent::synchronize() const noexcept {
+    const CudaDriver& driver = context_->driver();
+    return context_->run(
+        [&] { return driver.check("cuEventSynchronize", driver.cuEventSynchronize(event_)); });
+}
+
+Result<CudaStream> CudaStream::create(std::shared_ptr<const CudaContext> context) noexcept {
+    const CudaDriver& driver = context->driver();
+    CUstream stream = nullptr;
+    FROSTLINE_TRY_VOID(context->run([&] {
+        return driver.check("cuStreamCreate",
+                            driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    }));
+    return CudaStream(std::move(context), stream);
+}
+
+CudaStream& CudaStream::operator=(CudaStream&& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(stream_, other.stream_);
+    return *this;
+}
+
+CudaStream::~CudaStream() {
+    if (stream_ == nullptr) return;
+    const CudaDriver& driver = context_->driver();
+    (void)context_->run(
+        [&] { return driver.check("cuStreamDestroy", driver.cuStreamDestroy(stream_)); });
+}
+
+Result<void> CudaStream::wait(const CudaEvent& event) const noexcept {
+    return wait_for(*context_, stream_, event);
+}
+
+Result<void> CudaStream::synchronize() const noexcept {
+    return frostline::synchronize(*context_, stream_);
+}
+
+Result<void> wait_for(const CudaContext& context, CUstream stream,
+                      const CudaEvent& event) noexcept {
+    const CudaDriver& driver = context.driver();
+    return context.run([&] {
+        return driver.check("cuStreamWaitEvent",
+                            driver.cuStreamWaitEvent(stream, event.handle(), 0));
+    });
+}
+
+Result<void> synchronize(const CudaContext& context, CUstream stream) noexcept {
+    const CudaDriver& driver = context.driver();
+    return context.run(
+        [&] { return driver.check("cuStreamSynchronize", driver.cuStreamSynchronize(stream)); });
+}
+
+}  // namespace frostline

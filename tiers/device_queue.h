@@ -1,0 +1,59 @@
+// Copies in flight between one device and host memory, on a stream of their own: in order, so that
+// the oldest always ends first. Staging is pinned; a buffer is used again only after the event that
+// follows its copy.
+#pragma once
+
+#include "tiers/cuda_stream.h"
+#include "tiers/device_copies.h"
+#include "tiers/tier.h"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace frostline {
+
+class DeviceQueue final : public TransferQueue {
+   public:
+    static constexpr std::size_t kDepth = 4;
+    static constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
+    /// Of one copy in place, so that a more urgent one need not wait for long.
+    static constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;
+
+    /// Extents lie at `addresses` plus their offsets. `copies` outlives the queue. Errors:
+    /// out_of_memory, the driver's.
+    static Result<std::unique_ptr<TransferQueue>> create(const DeviceCopies& copies,
+                                                         CUdeviceptr addresses) noexcept;
+    /// Nothing may be in flight.
+    ~DeviceQueue() override;
+
+    std::size_t depth() const noexcept override { return kDepth; }
+    TransferPiece next_piece(const Extent& extent, std::uint64_t offset,
+                             const std::byte* memory) const noexcept override;
+    Result<std::span<std::byte>> staging(std::size_t slot) noexcept override;
+    void push(const Transfer& transfer) noexcept override;
+    TransferEnd wait() noexcept override;
+
+   private:
+    struct InFlight {
+        explicit InFlight(CudaEvent made) : event(std::move(made)) {}
+        CudaEvent event;
+        std::uint64_t tag = 0;
+        Result<void> started = ok();
+    };
+
+    DeviceQueue(const DeviceCopies& copies, CUdeviceptr addresses, CudaStream stream,
+                std::vector<InFlight> slots);
+    Result<void> start(const Transfer& transfer, const CudaEvent& event) noexcept;
+
+    const DeviceCopies& copies_;
+    const CUdeviceptr addresses_;
+    CudaStream stream_;
+    std::vector<InFlight> slots_;  // a ring of kDepth
+    std::size_t oldest_ = 0;
+    std::size_t in_flight_ = 0;
+    std::array<std::byte*, kDepth> staging_{};
+};
+
+}  // namespace frostline
