@@ -1,0 +1,15 @@
+// The store that moves tensors through Frostline's tiers while they are not in use.
+#pragma once
+
+#include "bench/train/activation_store.h"
+#include "bench/train/gpu.h"
+
+#include <memory>
+
+namespace frostline::train {
+
+/// A store on Frostline's manager, for tensors of this GPU and its stream; the GPU outlives it.
+/// Errors: unsupported (the manager of this build has no tier of GPU memory).
+Result<std::unique_ptr<ActivationStore>> open_offload_store(const Gpu& gpu);
+
+}  // namespace frostline::train

@@ -1,0 +1,104 @@
+// Losses are written as hexadecimal floats, which lose no bit: two runs are the same exactly if
+// their files are.
+#include "bench/train/report.h"
+
+#include "bindings/byte_size.h"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <fstream>
+
+namespace frostline::train {
+namespace {
+
+Result<void> write_text(const std::string& path, const std::string& text) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << text << std::flush;
+    if (!file) return Error(Errc::io, 0, "cannot write {}", path);
+    return ok();
+}
+
+std::string hash_text(std::uint64_t hash) {
+    return fmt::format("{:016x}", hash);
+}
+
+nlohmann::json plan_json(const ModelShape& shape) {
+    const Footprint plan = footprint_of(shape);
+    return {{"parameters", plan.parameters},
+            {"weights_bytes", plan.weights_bytes},
+            {"gradients_bytes", plan.gradients_bytes},
+            {"optimizer_bytes", plan.optimizer_bytes},
+            {"activations_bytes", plan.activations_bytes},
+            {"workspace_bytes", plan.workspace_bytes},
+            {"total_bytes", plan.total_bytes()}};
+}
+
+nlohmann::json report_json(const Options& options, const TrainingOutcome& outcome) {
+    const ModelShape& shape = options.shape;
+    nlohmann::json losses = nlohmann::json::array();
+    nlohmann::json seconds = nlohmann::json::array();
+    for (const StepOutcome& step : outcome.steps) {
+        losses.push_back(step.loss);
+        seconds.push_back(step.seconds);
+    }
+    return {{"device", outcome.device_name},
+            {"label", outcome.label},
+            {"layers", shape.layers},
+            {"width", shape.width},
+            {"heads", shape.heads},
+            {"context", shape.context},
+            {"batch", shape.batch},
+            {"seed", options.seed},
+            {"learning_rate", options.optimizer.learning_rate},
+            {"plan", plan_json(shape)},
+            {"peak_device_bytes", outcome.peak_device_bytes},
+            {"losses", losses},
+            {"step_seconds", seconds},
+            {"weights_hash", hash_text(outcome.weights_hash)}};
+}
+
+}  // namespace
+
+void print_plan(const ModelShape& shape) {
+    const Footprint plan = footprint_of(shape);
+    fmt::print("{} parameters, {} tokens a step\n", plan.parameters, shape.rows());
+    const auto row = [&](const char* what, std::int64_t size_bytes) {
+        fmt::print("{:<12} {:>16} B {:>12}\n", what, size_bytes, format_byte_size(size_bytes));
+    };
+    row("weights", plan.weights_bytes);
+    row("gradients", plan.gradients_bytes);
+    row("optimizer", plan.optimizer_bytes);
+    row("activations", plan.activations_bytes);
+    row("workspace", plan.workspace_bytes);
+    row("total", plan.total_bytes());
+}
+
+void print_step(const StepOutcome& step) {
+    if (step.number == 1) fmt::print("{:>6} {:>10} {:>10}\n", "step", "loss", "ms");
+    fmt::print("{:>6} {:>10.5f} {:>10.1f}\n", step.number, step.loss, step.seconds * 1e3);
+    // Whoever watches a long run through a pipe sees each step when it is done.
+    (void)std::fflush(stdout);
+}
+
+void print_summary(const Options& options, const TrainingOutcome& outcome) {
+    fmt::print("{} ({}): peak {} of device memory\n", outcome.device_name, outcome.label,
+               format_byte_size(outcome.peak_device_bytes));
+    if (options.weights_hash) fmt::print("weights {}\n", hash_text(outcome.weights_hash));
+}
+
+Result<void> write_files(const Options& options, const TrainingOutcome& outcome) {
+    if (!options.losses.empty()) {
+        std::string lines;
+        for (const StepOutcome& step : outcome.steps) lines += fmt::format("{:a}\n", step.loss);
+        FROSTLINE_TRY_VOID(write_text(options.losses, lines));
+    }
+    if (!options.report.empty()) {
+        FROSTLINE_TRY_VOID(
+            write_text(options.report, report_json(options, outcome).dump(2) + "\n"));
+    }
+    return ok();
+}
+
+}  // namespace frostline::train

@@ -1,0 +1,16 @@
+// What a run prints and writes. Nothing is computed here but sums for people to read.
+#pragma once
+
+#include "bench/train/training.h"
+
+namespace frostline::train {
+
+void print_plan(const ModelShape& shape);
+/// A row of the table; the first step's comes with the table's head.
+void print_step(const StepOutcome& step);
+void print_summary(const Options& options, const TrainingOutcome& outcome);
+
+/// The files that the options name. Errors: io, naming the file.
+Result<void> write_files(const Options& options, const TrainingOutcome& outcome);
+
+}  // namespace frostline::train
