@@ -130,11 +130,14 @@ Result<void> DeviceTier::open_lanes() {
 }
 
 DeviceTier::~DeviceTier() {
+    bool all_unmapped = true;
     for (auto& [offset, backing] : backings_) {
-        if (backing.state != State::backed) continue;
-        (void)detach({info_.id, offset, backing.length_bytes}, backing);
+        if (backing.state == State::bare) continue;
+        all_unmapped &= backing.state == State::backed &&
+                        detach({info_.id, offset, backing.length_bytes}, backing).has_value();
     }
-    if (arena_ == 0) return;
+    // Addresses behind which memory may still be mapped are the driver's for good.
+    if (arena_ == 0 || !all_unmapped) return;
     const CudaDriver& driver = context_->driver();
     (void)context_->run([&] {
         return driver.check("cuMemAddressFree", driver.cuMemAddressFree(arena_, arena_bytes_));

@@ -270,7 +270,10 @@ TEST_P(TierConformance, ImpossibleSizesAreRefused) {
     EXPECT_TRUE(tier->usage().open) << "a refusal must not close a tier";
 }
 
-TEST_P(TierConformance, ANewExtentShowsNothingOfAnEarlierTier) {
+// Not of device memory, which the driver clears between processes only.
+using TierPrivacy = TierConformance;
+
+TEST_P(TierPrivacy, ANewExtentShowsNothingOfAnEarlierTier) {
     {
         const auto earlier = this->tier(kMiB);
         while (const auto extent = earlier->reserve(kMiB / 4)) {
@@ -359,6 +362,13 @@ INSTANTIATE_TEST_SUITE_P(
                                       Specimen::swap_by_pages, Specimen::swap_striped,
                                       Specimen::swap_ordinary, Specimen::swap_cached})),
     testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Tiers, TierPrivacy,
+                         testing::ValuesIn(with_real_pmem(
+                             {Specimen::dram, Specimen::dram_small_pages, Specimen::dram_bound,
+                              Specimen::dram_pinned, Specimen::pmem, Specimen::swap,
+                              Specimen::swap_by_pages, Specimen::swap_striped,
+                              Specimen::swap_ordinary, Specimen::swap_cached})),
+                         testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Tiers, TierConformanceDeathTest,
                          testing::Values(Specimen::dram, Specimen::dram_small_pages,
                                          Specimen::dram_bound, Specimen::dram_pinned,
