@@ -147,7 +147,10 @@ std::uint64_t DeviceTier::charged(std::uint64_t size_bytes) const noexcept {
 }
 
 Result<Extent> DeviceTier::reserve_addresses(std::uint64_t size_bytes) noexcept {
-    if (size_bytes == 0 || size_bytes > arena_bytes_) {
+    if (size_bytes == 0) {
+        return Error(Errc::invalid_argument, 0, "an extent of 0 bytes was asked for");
+    }
+    if (size_bytes > arena_bytes_) {
         return Error(Errc::no_space, 0, "{} bytes do not fit the device tier of {}", size_bytes,
                      info_.capacity_bytes);
     }
@@ -179,7 +182,7 @@ DeviceTier::Backing& DeviceTier::backing_of(const Extent& extent) noexcept {
     const auto found = backings_.find(extent.offset);
     FROSTLINE_CHECK(extent.tier == info_.id && found != backings_.end() &&
                         found->second.length_bytes == extent.length_bytes,
-                    "an extent that is not reserved on this device");
+                    "a device extent was given back twice, or never reserved");
     return found->second;
 }
 

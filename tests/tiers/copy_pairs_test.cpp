@@ -52,9 +52,9 @@ std::uint64_t sum_of_pages(const Bytes& bytes) {
 using Pair = std::tuple<Specimen, Specimen>;
 class CopyPairs : public testing::TestWithParam<Pair> {};
 
-constexpr std::array kSpecimens{Specimen::dram,         Specimen::pmem,
-                                Specimen::swap,         Specimen::swap_by_pages,
-                                Specimen::swap_striped, Specimen::swap_ordinary};
+constexpr std::array kSpecimens{
+    Specimen::device, Specimen::dram_pinned,   Specimen::dram,         Specimen::pmem,
+    Specimen::swap,   Specimen::swap_by_pages, Specimen::swap_striped, Specimen::swap_ordinary};
 
 std::string name_of(const testing::TestParamInfo<Pair>& info) {
     return testing::PrintToString(std::get<0>(info.param)) + "_to_" +
@@ -117,8 +117,10 @@ TEST_P(LargeCopyPairs, SizesUpToTheLargestArrive) {
 
 INSTANTIATE_TEST_SUITE_P(
     Pairs, LargeCopyPairs,
-    testing::Combine(testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap),
-                     testing::Values(Specimen::dram, Specimen::pmem, Specimen::swap)),
+    testing::Combine(testing::Values(Specimen::device, Specimen::dram, Specimen::dram_pinned,
+                                     Specimen::pmem, Specimen::swap),
+                     testing::Values(Specimen::device, Specimen::dram, Specimen::dram_pinned,
+                                     Specimen::pmem, Specimen::swap)),
     name_of);
 
 // O_DIRECT wants whole pages; what a program lends lies where it lies.

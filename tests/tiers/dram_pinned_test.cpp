@@ -1,5 +1,6 @@
 // Proves that a pinned DRAM tier registers what its extents lie in, counts every resident page of
 // that, and works unpinned where the driver refuses. The driver is a fake.
+#include "tests/tiers/fake_cuda.h"
 #include "tests/tiers/process_state.h"
 #include "tests/tiers/tier_specimen.h"
 

@@ -1,10 +1,11 @@
 // One tier of every kind to try things on, and bytes that are worth checking.
 #pragma once
 
-#include "tests/tiers/fake_cuda.h"
+#include "tests/tiers/emulated_gpu.h"
 #include "tests/tiers/faulty_system_calls.h"
 #include "tests/tiers/scratch_folder.h"
 #include "tests/tiers/seed.h"
+#include "tiers/device_tier.h"
 #include "tiers/dram_tier.h"
 #include "tiers/page.h"
 #include "tiers/pmem_tier.h"
@@ -50,7 +51,9 @@ enum class Specimen : std::uint8_t {
     dram,
     dram_small_pages,
     dram_bound,   ///< to the nodes that there are
-    dram_pinned,  ///< with the fake driver
+    dram_pinned,  ///< for the emulated GPU
+    device,       ///< the emulated GPU's memory, in chunks as small as pages
+    device_in_chunks,
     pmem,
     pmem_dax,
     pmem_device,
@@ -83,15 +86,21 @@ inline ScratchFolder::On place_of(Specimen specimen, ScratchFolder::On otherwise
 }
 
 inline std::ostream& operator<<(std::ostream& out, Specimen specimen) {
-    constexpr std::array<const char*, 12> kNames{
-        "dram",          "dram_small_pages", "dram_bound",    "dram_pinned",
-        "pmem",          "pmem_dax",         "pmem_device",   "swap",
-        "swap_by_pages", "swap_striped",     "swap_ordinary", "swap_cached"};
+    constexpr std::array<const char*, 14> kNames{
+        "dram",          "dram_small_pages", "dram_bound",
+        "dram_pinned",   "device",           "device_in_chunks",
+        "pmem",          "pmem_dax",         "pmem_device",
+        "swap",          "swap_by_pages",    "swap_striped",
+        "swap_ordinary", "swap_cached"};
     return out << kNames[static_cast<std::size_t>(specimen)];
 }
 
 inline bool is_dram(Specimen specimen) {
-    return specimen < Specimen::pmem;
+    return specimen < Specimen::device;
+}
+
+inline bool is_device(Specimen specimen) {
+    return specimen == Specimen::device || specimen == Specimen::device_in_chunks;
 }
 
 inline bool is_swap(Specimen specimen) {
@@ -112,6 +121,9 @@ inline std::vector<int> nodes_with_memory() {
     return nodes;
 }
 
+/// Memory for several tiers at once; handles may be as small as other tiers' pages.
+inline constexpr const char* kSpecimenMachine = "memory=4GiB,granularity=4KiB";
+
 /// Its calls go through the fault layer.
 inline DramTier::Options dram_options(Specimen specimen, std::uint64_t capacity_bytes, TierId id) {
     DramTier::Options options{.id = id,
@@ -123,9 +135,8 @@ inline DramTier::Options dram_options(Specimen specimen, std::uint64_t capacity_
         options.numa = {NumaPlacement::Mode::bind, nodes_with_memory()};
     }
     if (specimen == Specimen::dram_pinned) {
-        static const FakeCuda cuda;
-        static const std::unique_ptr<HostRegistration> pins = cuda.registration();
-        options.pin_for_device = pins.get();
+        Emulator::get().ensure(kSpecimenMachine);
+        options.pin_for_device = &Emulator::get().registration();
     }
     return options;
 }
@@ -140,6 +151,19 @@ inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchF
         case Specimen::dram_bound:
         case Specimen::dram_pinned: {
             FROSTLINE_TRY(auto tier, DramTier::create(dram_options(specimen, capacity_bytes, id)));
+            return std::unique_ptr<Tier>(std::move(tier));
+        }
+        case Specimen::device:
+        case Specimen::device_in_chunks: {
+            Emulator::get().ensure(kSpecimenMachine);
+            FROSTLINE_TRY(auto tier,
+                          DeviceTier::create({.id = id,
+                                              .context = Emulator::get().context(),
+                                              .capacity_bytes = capacity_bytes,
+                                              .chunk_bytes = specimen == Specimen::device
+                                                                 ? std::uint64_t{16} << 20
+                                                                 : 2 * kPageBytes,
+                                              .registered = &Emulator::get().registration()}));
             return std::unique_ptr<Tier>(std::move(tier));
         }
         case Specimen::pmem_device: {

@@ -73,6 +73,10 @@ frostline_emulator_timeline(struct frostline_emulator_operation* operations, siz
 
 FROSTLINE_EMULATOR_API void frostline_emulator_clear_timeline(void);
 
+/// Whether an instantiated graph that is not destroyed names memory at this address, so that its
+/// next launch will touch it: 1 or 0.
+FROSTLINE_EMULATOR_API int frostline_emulator_captured(uint64_t address);
+
 #ifdef __cplusplus
 }
 #endif

@@ -57,6 +57,8 @@ struct Operation {
     /// Carried out by the engine's thread without the driver's mutex. May be called more than once,
     /// by copies of the operation, where a graph is replayed. Empty: nothing to do.
     std::function<std::optional<Violation>()> perform;
+    /// What `perform` needs to stay loaded: of a kernel, its module's image.
+    std::shared_ptr<const void> code;
     /// Bookkeeping with the driver's mutex held: `begin` just before the ranges are checked,
     /// `finish` just before the operation counts as done (also if it was not carried out).
     std::function<void()> begin;
