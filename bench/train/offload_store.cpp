@@ -5,8 +5,8 @@ namespace frostline::train {
 
 Result<std::unique_ptr<ActivationStore>> open_offload_store(const Gpu& gpu) {
     return Error(Errc::unsupported, 0,
-                 "nothing can be offloaded from GPU {}: Frostline's manager has no tier of GPU "
-                 "memory in this build; leave out --offload",
+                 "nothing can be offloaded from GPU {}: this build of the trainer has no store on "
+                 "Frostline's manager; leave out --offload",
                  gpu.context()->device());
 }
 

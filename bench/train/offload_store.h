@@ -9,7 +9,7 @@
 namespace frostline::train {
 
 /// A store on Frostline's manager, for tensors of this GPU and its stream; the GPU outlives it.
-/// Errors: unsupported (the manager of this build has no tier of GPU memory).
+/// Errors: unsupported (this build of the trainer has none).
 Result<std::unique_ptr<ActivationStore>> open_offload_store(const Gpu& gpu);
 
 }  // namespace frostline::train

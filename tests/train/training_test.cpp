@@ -158,6 +158,7 @@ TEST(ModelShapes, WhatCannotBeIsRefusedByName) {
     refused({.context = 0}, "context");
     refused({.batch = 2000}, "batch");
     refused({.context = 8192, .batch = 1000}, "tokens");
+    refused({.width = 16384, .context = 8192, .batch = 64}, "more than");
     refused({.width = 256, .heads = 256, .context = 1, .batch = 1000}, "heads");
 }
 

@@ -51,8 +51,8 @@ struct ParameterLayout {
 
     static constexpr auto make() {
         std::array<std::size_t, kCount + 1> offsets{};
-        constexpr std::array<std::size_t, kCount + 1> sizes{sizeof(Parameters)..., 0};
-        constexpr std::array<std::size_t, kCount + 1> alignments{alignof(Parameters)..., 1};
+        const std::array<std::size_t, kCount + 1> sizes{sizeof(Parameters)..., 0};
+        const std::array<std::size_t, kCount + 1> alignments{alignof(Parameters)..., 1};
         std::size_t end = 0;
         for (std::size_t i = 0; i < kCount; ++i) {
             offsets[i] = (end + alignments[i] - 1) / alignments[i] * alignments[i];
