@@ -191,15 +191,17 @@ std::uint64_t Engine::schedule(Operation& operation) {
 }
 
 std::uint64_t Engine::lead_ns(const Operation& operation) const {
-    // A quarter more than it was seen to take: being early costs nothing, being late does.
+    // Half as much again as it was seen to take: being early costs nothing, being late does.
     const double copying = double(operation.bytes) / host_bytes_per_ns_;
-    return is_copy(operation.kind) ? static_cast<std::uint64_t>(copying * 1.25) : 0;
+    return is_copy(operation.kind) ? static_cast<std::uint64_t>(copying * 1.5) : 0;
 }
 
 void Engine::learn_speed(const Operation& operation, std::uint64_t elapsed_ns) {
     if (!is_copy(operation.kind) || operation.bytes < kSmallestMeasured || elapsed_ns == 0) return;
     const double seen = double(operation.bytes) / double(elapsed_ns);
-    host_bytes_per_ns_ += (seen - host_bytes_per_ns_) / 4;
+    // Slowness is believed at once and speed only bit by bit, as others use the processors, too.
+    const double change = seen - host_bytes_per_ns_;
+    host_bytes_per_ns_ += change < 0 ? change : change / 8;
 }
 
 }  // namespace frostline::emulator
