@@ -140,7 +140,7 @@ TEST_F(ContextTest, LimitsAreKept) {
     ASSERT_CUDA_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
     ASSERT_CUDA_OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
     EXPECT_EQ(value, 4096u);
-    EXPECT_EQ(cuCtxGetLimit(&value, static_cast<CUlimit>(77)), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    EXPECT_EQ(cuCtxGetLimit(&value, CU_LIMIT_MAX), CUDA_ERROR_UNSUPPORTED_LIMIT);
 }
 
 }  // namespace
