@@ -135,12 +135,31 @@ TEST_F(ContextTest, CopiesBetweenDevices) {
     ASSERT_CUDA_OK(cuDevicePrimaryCtxRelease(1));
 }
 
+TEST_F(ContextTest, WorkIsGivenToTheDeviceThatOwnsTheMemory) {
+    start("devices=2,memory=64MiB");
+    CUcontext second = nullptr;
+    ASSERT_CUDA_OK(cuDevicePrimaryCtxRetain(&second, 1));
+    const CUdeviceptr memory = allocate(kMiB);
+    const CUstream own = stream();
+    ASSERT_CUDA_OK(cuCtxSetCurrent(second));
+    // The null stream is the current device's, and the stream is the other's.
+    EXPECT_CUDA_OK(cuMemsetD8(memory, 1, kMiB));
+    EXPECT_CUDA_OK(cuMemsetD8Async(memory, 1, kMiB, own));
+    EXPECT_THAT(read(memory, 10), Each(1));
+    EXPECT_CUDA_OK(cuStreamSynchronize(own));  // waiting is nobody's in particular
+    EXPECT_CUDA_OK(cuCtxSynchronize());
+    EXPECT_CUDA_OK(cuMemFree(memory));
+    expect_misuse({"wrong-device", "wrong-device", "wrong-device", "wrong-device"});
+    ASSERT_CUDA_OK(cuStreamDestroy(own));
+    ASSERT_CUDA_OK(cuDevicePrimaryCtxRelease(1));
+}
+
 TEST_F(ContextTest, LimitsAreKept) {
     std::size_t value = 0;
     ASSERT_CUDA_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
     ASSERT_CUDA_OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
     EXPECT_EQ(value, 4096u);
-    EXPECT_EQ(cuCtxGetLimit(&value, static_cast<CUlimit>(77)), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    EXPECT_EQ(cuCtxGetLimit(&value, CU_LIMIT_MAX), CUDA_ERROR_UNSUPPORTED_LIMIT);
 }
 
 }  // namespace

@@ -119,6 +119,16 @@ TEST_F(SettingsTest, LeaksCanBeKeptQuiet) {
     EXPECT_EQ(frostline_emulator_misuse_count(), 0u);
 }
 
+TEST_F(SettingsTest, LeaksAreReportedAtTheEndOfTheProcess) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        {
+            allocate(100);
+            std::exit(0);
+        },
+        ::testing::ExitedWithCode(0), "leak-at-exit: 1 allocations");
+}
+
 TEST_F(SettingsTest, EveryReportHasANameThatIsExplained) {
     EXPECT_EQ(cuMemRelease(1), CUDA_ERROR_INVALID_VALUE);
     EXPECT_NE(frostline_emulator_explain(reported_names()[0].c_str()), nullptr);

@@ -14,7 +14,7 @@ namespace frostline::emulator {
 namespace {
 
 // An engine that was held up for longer than this does not hurry to make up for all of it.
-constexpr std::uint64_t kMostBehind_ns = 20'000'000;
+constexpr std::uint64_t kMostBehindNs = 20'000'000;
 constexpr std::size_t kTimelineLength = 100'000;
 // Below this a copy is dominated by other costs, and says nothing of the host's speed.
 constexpr std::uint64_t kSmallestMeasured = 64 << 10;
@@ -183,7 +183,7 @@ std::uint64_t Engine::schedule(Operation& operation) {
     Stream& stream = *operation.stream;
     const std::uint64_t now = operation.start_ns;
     std::uint64_t begin = std::max({operation.queued_ns, free_ns_, stream.free_ns});
-    if (now > kMostBehind_ns) begin = std::max(begin, now - kMostBehind_ns);
+    if (now > kMostBehindNs) begin = std::max(begin, now - kMostBehind_ns);
     const std::uint64_t deadline = begin + duration;
     free_ns_ = deadline;
     stream.free_ns = deadline;
