@@ -2,7 +2,6 @@
 // the memory that is there then.
 #include <set>
 #include <string>
-#include <thread>
 
 #include "tests/emulator/kernel_fixture.h"
 
@@ -174,18 +173,9 @@ TEST_F(GraphTest, C01ReplayOnUnmappedMemoryIsAnIllegalAccess) {
 
 TEST_F(GraphTest, UnmappingUnderAReplayIsReported) {
     Mapping mapping;
-    KernelGate gate;
-    const CUgraphExec exec = capture([&] {
-        EXPECT_CUDA_OK(launch(kernel("run_until_set"), 1, stream_, gate.flag()));
-        EXPECT_CUDA_OK(fill(mapping.address, 1, 4, stream_));
-    });
-    ASSERT_CUDA_OK(cuGraphLaunch(exec, stream_));
-    std::thread opener([&gate] {
-        while (frostline_emulator_misuse_count() == 0) std::this_thread::yield();
-        gate.open();
-    });
-    mapping.unmap();
-    opener.join();
+    const CUgraphExec exec = capture([&] { EXPECT_CUDA_OK(fill(mapping.address, 1, 4, stream_)); });
+    under_work(
+        stream_, [&] { EXPECT_CUDA_OK(cuGraphLaunch(exec, stream_)); }, [&] { mapping.unmap(); });
     expect_misuse({"unmap-under-work"});
 }
 

@@ -64,11 +64,19 @@ CUresult pack_parameters(const FrostlineEmulatedKernel& kernel, void** pointers,
     return CUDA_SUCCESS;
 }
 
-std::vector<std::uint64_t> possible_addresses(const std::vector<std::byte>& packed) {
+std::vector<PossibleAddress> possible_addresses(const FrostlineEmulatedKernel& kernel,
+                                                const std::vector<std::byte>& packed) {
     constexpr std::size_t kWord = sizeof(std::uint64_t);
-    std::vector<std::uint64_t> words(packed.size() / kWord);
-    if (!words.empty()) std::memcpy(words.data(), packed.data(), words.size() * kWord);
-    return words;
+    std::vector<PossibleAddress> found(packed.size() / kWord);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        std::memcpy(&found[i].value, packed.data() + i * kWord, kWord);
+    }
+    for (std::size_t i = 0; i < kernel.parameter_count; ++i) {
+        if (kernel.parameter_is_pointer[i]) {
+            found[kernel.parameter_offsets[i] / kWord].is_pointer = true;
+        }
+    }
+    return found;
 }
 
 }  // namespace frostline::emulator

@@ -34,8 +34,14 @@ bool shape_is_possible(const FrostlineEmulatedLaunch& launch) noexcept;
 CUresult pack_parameters(const FrostlineEmulatedKernel& kernel, void** pointers, void** extra,
                          std::vector<std::byte>& packed);
 
+struct PossibleAddress {
+    std::uint64_t value;
+    bool is_pointer;  ///< a parameter of its own, of a pointer's type
+};
+
 /// Every value in packed parameters that could be an address: whole 8-byte words. Pointers inside
-/// of structures are found, too; small numbers among the values are not addresses of anything.
-std::vector<std::uint64_t> possible_addresses(const std::vector<std::byte>& packed);
+/// of structures are found, too, among numbers that only look like some.
+std::vector<PossibleAddress> possible_addresses(const FrostlineEmulatedKernel& kernel,
+                                                const std::vector<std::byte>& packed);
 
 }  // namespace frostline::emulator

@@ -42,6 +42,7 @@ void complete_one(const std::shared_ptr<Operation>& operation, Operations& done)
     // What is done may be referred to for long, by events; it keeps nothing else alive.
     operation->touched.clear();
     operation->perform = nullptr;
+    operation->code = nullptr;
     operation->begin = nullptr;
     operation->finish = nullptr;
     const Operations dependents = std::move(operation->dependents);
