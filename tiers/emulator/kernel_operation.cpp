@@ -57,14 +57,18 @@ bool is_plain_host_memory(std::uint64_t value) {
     return mincore(reinterpret_cast<void*>(value / page * page), 1, &resident) == 0;
 }
 
-void add_touched(Operation& operation, std::uint64_t value) {
+// Two adjacent numbers of a structure look like some address, and where a sanitizer keeps its
+// shadow most of those exist: of words in structures only those count that are device memory.
+void add_touched(Operation& operation, const PossibleAddress& possible) {
+    const std::uint64_t value = possible.value;
     AddressSpace& memory = driver().memory;
     if (const Region* const region = memory.region_at(value)) {
         for (const TouchedRange& known : operation.touched) {
             if (known.address == region->start) return;
         }
         operation.touched.push_back({region->start, region->bytes, Need::read});
-    } else if (memory.reservation_at(value) == nullptr && is_plain_host_memory(value)) {
+    } else if (possible.is_parameter && memory.reservation_at(value) == nullptr &&
+               is_plain_host_memory(value)) {
         operation.touched.push_back({value, 1, Need::read});
     }
 }
@@ -80,7 +84,9 @@ std::shared_ptr<Operation> make_kernel_operation(const std::shared_ptr<KernelHan
     operation->device = device;
     operation->what = "kernel " + kernel->name;
     operation->code = kernel->image;
-    for (const std::uint64_t value : possible_addresses(packed)) add_touched(*operation, value);
+    for (const PossibleAddress& possible : possible_addresses(*kernel->kernel, packed)) {
+        add_touched(*operation, possible);
+    }
     auto run = std::make_shared<KernelRun>(KernelRun{kernel, shape, std::move(packed), device});
     operation->perform = [run = std::move(run)] { return perform(run); };
     return operation;

@@ -64,10 +64,18 @@ CUresult pack_parameters(const FrostlineEmulatedKernel& kernel, void** pointers,
     return CUDA_SUCCESS;
 }
 
-std::vector<std::uint64_t> possible_addresses(const std::vector<std::byte>& packed) {
+std::vector<PossibleAddress> possible_addresses(const FrostlineEmulatedKernel& kernel,
+                                                const std::vector<std::byte>& packed) {
     constexpr std::size_t kWord = sizeof(std::uint64_t);
-    std::vector<std::uint64_t> words(packed.size() / kWord);
-    if (!words.empty()) std::memcpy(words.data(), packed.data(), words.size() * kWord);
+    std::vector<PossibleAddress> words(packed.size() / kWord);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        std::memcpy(&words[i].value, packed.data() + i * kWord, kWord);
+    }
+    for (std::size_t i = 0; i < kernel.parameter_count; ++i) {
+        const std::size_t offset = kernel.parameter_offsets[i];
+        const bool whole = kernel.parameter_sizes[i] == kWord && offset % kWord == 0;
+        if (whole) words[offset / kWord].is_parameter = true;
+    }
     return words;
 }
 

@@ -34,8 +34,15 @@ bool shape_is_possible(const FrostlineEmulatedLaunch& launch) noexcept;
 CUresult pack_parameters(const FrostlineEmulatedKernel& kernel, void** pointers, void** extra,
                          std::vector<std::byte>& packed);
 
-/// Every value in packed parameters that could be an address: whole 8-byte words. Pointers inside
-/// of structures are found, too; small numbers among the values are not addresses of anything.
-std::vector<std::uint64_t> possible_addresses(const std::vector<std::byte>& packed);
+/// A whole 8-byte word of the parameters, which could be an address.
+struct PossibleAddress {
+    std::uint64_t value;
+    bool is_parameter;  ///< a parameter by itself; if not, maybe two numbers of a structure
+};
+
+/// Pointers inside of structures are found, too; small numbers among the values are not addresses
+/// of anything.
+std::vector<PossibleAddress> possible_addresses(const FrostlineEmulatedKernel& kernel,
+                                                const std::vector<std::byte>& packed);
 
 }  // namespace frostline::emulator
