@@ -183,7 +183,7 @@ std::uint64_t Engine::schedule(Operation& operation) {
     Stream& stream = *operation.stream;
     const std::uint64_t now = operation.start_ns;
     std::uint64_t begin = std::max({operation.queued_ns, free_ns_, stream.free_ns});
-    if (now > kMostBehindNs) begin = std::max(begin, now - kMostBehind_ns);
+    if (now > kMostBehindNs) begin = std::max(begin, now - kMostBehindNs);
     const std::uint64_t deadline = begin + duration;
     free_ns_ = deadline;
     stream.free_ns = deadline;
