@@ -137,7 +137,7 @@ bool& null_stream_is_per_thread() noexcept {
 Engine& engine_for(int device, EngineKind kind) {
     const int owner = kind == EngineKind::host ? -1 : device;
     auto& engine = driver().engines[{owner, static_cast<int>(kind)}];
-    if (!engine) engine = std::make_unique<Engine>(kind);
+    if (!engine) engine = std::make_unique<Engine>();
     return *engine;
 }
 

@@ -180,13 +180,12 @@ std::uint64_t Engine::duration_ns(const Operation& operation) const {
 std::uint64_t Engine::schedule(Operation& operation) {
     const std::uint64_t duration = duration_ns(operation);
     if (duration == 0) return 0;
-    Stream& stream = *operation.stream;
     const std::uint64_t now = operation.start_ns;
-    std::uint64_t begin = std::max({operation.queued_ns, free_ns_, stream.free_ns});
+    std::uint64_t begin = std::max({operation.queued_ns, free_ns_, operation.stream->free_ns});
     if (now > kMostBehindNs) begin = std::max(begin, now - kMostBehindNs);
     const std::uint64_t deadline = begin + duration;
     free_ns_ = deadline;
-    stream.free_ns = deadline;
+    if (is_copy(operation.kind)) operation.due_ns = deadline;
     return deadline;
 }
 

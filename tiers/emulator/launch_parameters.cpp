@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tiers/emulator/device_limits.h"
+
 namespace frostline::emulator {
 namespace {
 
@@ -32,11 +34,13 @@ CUresult read_extra(void** extra, PackedByCaller& packed) {
 
 bool shape_is_possible(const FrostlineEmulatedLaunch& launch) noexcept {
     const auto [grid, block] = launch;
-    const auto within = [](unsigned value, unsigned most) { return value > 0 && value <= most; };
+    const auto within = [](unsigned value, int most) {
+        return value > 0 && value <= static_cast<unsigned>(most);
+    };
     return within(grid.x, kMaxGridWidth) && within(grid.y, kMaxGridHeight) &&
            within(grid.z, kMaxGridHeight) && within(block.x, kMaxThreadsPerBlock) &&
            within(block.y, kMaxThreadsPerBlock) && within(block.z, kMaxBlockDepth) &&
-           std::uint64_t{block.x} * block.y * block.z <= kMaxThreadsPerBlock;
+           within(block.x * block.y * block.z, kMaxThreadsPerBlock);
 }
 
 CUresult pack_parameters(const FrostlineEmulatedKernel& kernel, void** pointers, void** extra,

@@ -13,18 +13,6 @@
 
 namespace frostline::emulator {
 
-// The limits of the emulated devices, which are those of compute capability 9.0.
-inline constexpr unsigned kMaxThreadsPerBlock = 1024;
-inline constexpr unsigned kMaxBlockDepth = 64;
-inline constexpr unsigned kMaxGridWidth = 0x7fffffff;
-inline constexpr unsigned kMaxGridHeight = 65535;
-inline constexpr std::size_t kDefaultSharedBytes = std::size_t{48} << 10;
-inline constexpr std::size_t kMaxSharedBytes = std::size_t{227} << 10;
-inline constexpr std::size_t kSharedBytesPerMultiprocessor = std::size_t{228} << 10;
-inline constexpr unsigned kMaxThreadsPerMultiprocessor = 2048;
-inline constexpr unsigned kMaxBlocksPerMultiprocessor = 32;
-inline constexpr int kMultiprocessors = 132;
-
 /// Whether a device could run this shape at all.
 bool shape_is_possible(const FrostlineEmulatedLaunch& launch) noexcept;
 
