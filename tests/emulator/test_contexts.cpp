@@ -144,10 +144,10 @@ TEST_F(ContextTest, WorkIsGivenToTheDeviceThatOwnsTheMemory) {
     ASSERT_CUDA_OK(cuCtxSetCurrent(second));
     // The null stream is the current device's, and the stream is the other's.
     EXPECT_CUDA_OK(cuMemsetD8(memory, 1, kMiB));
-    EXPECT_CUDA_OK(cuMemsetD8Async(memory, 1, kMiB, own));
-    EXPECT_THAT(read(memory, 10), Each(1));
-    EXPECT_CUDA_OK(cuStreamSynchronize(own));  // waiting is nobody's in particular
     EXPECT_CUDA_OK(cuCtxSynchronize());
+    EXPECT_CUDA_OK(cuMemsetD8Async(memory, 1, kMiB, own));
+    EXPECT_CUDA_OK(cuStreamSynchronize(own));  // waiting is nobody's in particular
+    EXPECT_THAT(read(memory, 10), Each(1));
     EXPECT_CUDA_OK(cuMemFree(memory));
     expect_misuse({"wrong-device", "wrong-device", "wrong-device", "wrong-device"});
     ASSERT_CUDA_OK(cuStreamDestroy(own));

@@ -53,7 +53,7 @@ TEST_F(CopyTest, EveryDirectionMovesTheBytes) {
 }
 
 TEST_F(CopyTest, CopiesOnTheDeviceDoNotWait) {
-    start("latency_us=20000");
+    start("latency_us=100000");
     const CUdeviceptr memory = allocate(kMiB);
     ASSERT_CUDA_OK(cuMemcpyDtoD(memory, memory + kMiB / 2, kMiB / 2));
     EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
@@ -167,7 +167,7 @@ TEST_F(CopyTest, ThrottledCopiesAreNoFasterThanTheyMayBe) {
 }
 
 TEST_F(CopyTest, BothDirectionsRunAtOnce) {
-    start("latency_us=30000");
+    start("latency_us=100000");
     const CUdeviceptr memory = allocate(2 * kMiB);
     std::byte* const host = pinned(2 * kMiB);
     const CUstream down = stream();

@@ -85,7 +85,7 @@ TEST_F(HostMemoryTest, WhatIsNotMappedOrTooLargeIsRefused) {
 }
 
 TEST_F(HostMemoryTest, UnregisteringUnderWorkIsReportedAndWaits) {
-    start("latency_us=20000");
+    start("latency_us=100000");
     ASSERT_CUDA_OK(cuMemHostRegister(host_, kBytes, 0));
     const CUdeviceptr memory = allocate(kBytes);
     const CUstream s = stream();
