@@ -19,6 +19,8 @@ const std::vector<Suite>& suites() {
         {"residency", "the residency word and the tensor table, against their budgets",
          residency_suite},
         {"tiers", "copies between tiers, against bare loops over the same medium", tiers_suite},
+        {"pipelines", "copies between device and file through DRAM, against the slower half",
+         pipelines_suite},
     };
     return kSuites;
 }

@@ -34,6 +34,7 @@ const std::vector<Suite>& suites();
 
 std::vector<Row> residency_suite();
 std::vector<Row> tiers_suite();
+std::vector<Row> pipelines_suite();
 
 /// Median and spread of repeated measurements.
 struct Measurement {
