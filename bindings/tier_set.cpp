@@ -98,7 +98,8 @@ Result<void> TierSet::add_files(const ManagerOptions& options) {
         FROSTLINE_TRY(auto pmem, PmemTier::create({.id = next_id(),
                                                    .path = options.pmem_path,
                                                    .size_bytes = options.pmem_bytes,
-                                                   .numa_node = node_of(options.pmem_path)}));
+                                                   .numa_node = node_of(options.pmem_path),
+                                                   .registration = pins_.get()}));
         pmem_ = add(std::move(pmem));
     }
     if (!options.swap_places.empty()) {

@@ -3,6 +3,7 @@
 
 #include "tiers/page.h"
 
+#include <fmt/format.h>
 #include <libpmem.h>
 #include <sys/mman.h>
 
@@ -41,7 +42,9 @@ Result<std::unique_ptr<PmemTier>> PmemTier::create(const Options& options) noexc
         FROSTLINE_TRY(PmemFile file,
                       PmemFile::open({options.path, options.size_bytes, options.calls,
                                       options.keep_content, options.allocate}));
-        return std::unique_ptr<PmemTier>(new PmemTier(options, std::move(file)));
+        std::unique_ptr<PmemTier> tier(new PmemTier(options, std::move(file)));
+        tier->register_for_gpu();
+        return tier;
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "pmem tier: no memory for its own tables");
     }
@@ -49,6 +52,7 @@ Result<std::unique_ptr<PmemTier>> PmemTier::create(const Options& options) noexc
 
 PmemTier::PmemTier(const Options& options, PmemFile file)
     : calls_(options.calls),
+      registration_(options.registration),
       file_(std::move(file)),
       info_{.id = options.id,
             .kind = TierKind::pmem,
@@ -65,6 +69,28 @@ PmemTier::PmemTier(const Options& options, PmemFile file)
       writers_(options.max_writers),
       writers_are_given_(options.max_writers > 0),
       free_(info_.capacity_bytes) {}
+
+PmemTier::~PmemTier() {
+    if (info_.gpu_addressable) {
+        (void)registration_->remove({file_.address(), info_.capacity_bytes});
+    }
+}
+
+// Asked once. A file's pages are not registered: the kernel may write them back at any time, and
+// they would count as this process's memory.
+void PmemTier::register_for_gpu() noexcept {
+    if (registration_ == nullptr || !file_.is_pmem()) return;
+    const Result<void> added = registration_->add({file_.address(), info_.capacity_bytes});
+    info_.gpu_addressable = added.has_value();
+    if (added) return;
+    const char* const separator = info_.fallback.empty() ? "" : "; ";
+    try {
+        info_.fallback +=
+            fmt::format("{}the GPU's copies are staged: {}", separator, added.error().message());
+    } catch (const std::bad_alloc&) {
+        // It works as well without being told.
+    }
+}
 
 void PmemTier::remove_created_file() noexcept {
     const std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tiers/free_extents.h"
+#include "tiers/host_registration.h"
 #include "tiers/pmem_file.h"
 #include "tiers/range_set.h"
 #include "tiers/tier.h"
@@ -30,10 +31,16 @@ class PmemTier final : public Tier {
         bool keep_content = false;  ///< as in PmemFile::Options
         bool allocate = true;       ///< as in PmemFile::Options
         int numa_node = -1;         ///< that it hangs off; for info()
+        /// Registers real persistent memory with a GPU's driver, so that its copies need no
+        /// staging; outlives the tier. Many drivers refuse that: then info().fallback says so, and
+        /// they are staged.
+        HostRegistration* registration = nullptr;
     };
 
     /// Errors: those of PmemFile::open.
     static Result<std::unique_ptr<PmemTier>> create(const Options& options) noexcept;
+
+    ~PmemTier() override;
 
     /// Removes the file now if create() made it: what is stored stays readable.
     void remove_created_file() noexcept;
@@ -59,17 +66,19 @@ class PmemTier final : public Tier {
     /// read() or fence(). Errors: invalid_argument (not an extent of this tier).
     Result<std::span<std::byte>> map_in_place(const Extent& extent) noexcept;
     /// Starts writing back `range`, which lies within one extent's span; fence() waits for it.
-    void flush_in_place(std::span<const std::byte> range) noexcept;
+    void flush_in_place(std::span<const std::byte> range) noexcept override;
     /// The pages are no longer needed here. The span stays good, but touching it maps them again.
     void unmap_in_place(const Extent& extent) noexcept;
 
    private:
     PmemTier(const Options& options, PmemFile file);
+    void register_for_gpu() noexcept;
     RangeSet first_use_of(const Range& room);
     void scrub(const RangeSet& ranges) noexcept;
     void leave_process(std::byte* address, std::uint64_t size_bytes) const noexcept;
 
     const SystemCalls* calls_;
+    HostRegistration* registration_;
     PmemFile file_;
     TierInfo info_;
     TierMeter meter_;

@@ -64,15 +64,21 @@ void QueuedCopies::start_piece(CopyRef copy) {
     }
 }
 
+// Whether the other end's memory may be an end of the transfer. Of what is otherwise staged that is
+// persistent memory which the GPU's driver took.
+bool QueuedCopies::can_be_in_place(CopyMethod method, const Tier& other) const noexcept {
+    if (method == CopyMethod::queued_write || method == CopyMethod::queued_read) return true;
+    return tier_.info().kind == TierKind::device && other.info().gpu_addressable;
+}
+
 void QueuedCopies::start_transfer(Copy& copy) {
     const CopyRequest& request = copy.request;
     const bool writes = uses_target_queue(copy.method);
     const Extent& extent = writes ? request.target : request.source;
+    Tier& other = writes ? *request.source_tier : *request.target_tier;
     std::byte* memory = nullptr;
-    if (copy.method == CopyMethod::queued_write) {
-        memory = request.source_tier->address(request.source) + copy.started_bytes;
-    } else if (copy.method == CopyMethod::queued_read) {
-        memory = request.target_tier->address(request.target) + copy.started_bytes;
+    if (can_be_in_place(copy.method, other)) {
+        memory = other.address(writes ? request.source : request.target) + copy.started_bytes;
     }
     const auto opened = pump_->open(extent, copy.started_bytes, memory);
     if (!opened) {
@@ -102,7 +108,9 @@ void QueuedCopies::complete(const TransferPump::End& end) {
     --copy->in_flight;
     Result<void> status = end.status;
     if (status && !uses_target_queue(copy->method)) {
-        if (!end.slot.in_place) {
+        if (end.slot.in_place) {
+            request.target_tier->flush_in_place(end.slot.bytes);
+        } else {
             status = request.target_tier->write(request.target, end.slot.offset, end.slot.bytes);
         }
         if (copy->checksum) copy->checksum->add(end.slot.offset, end.slot.bytes);

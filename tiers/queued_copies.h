@@ -32,6 +32,7 @@ class QueuedCopies {
    private:
     Result<void> open();
     void start_piece(CopyRef copy);
+    bool can_be_in_place(CopyMethod method, const Tier& other) const noexcept;
     void start_transfer(Copy& copy);
     void complete(const TransferPump::End& end);
     static void end_if_complete(Copy& copy);

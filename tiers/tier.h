@@ -42,6 +42,7 @@ struct TierInfo {
     std::uint64_t capacity_bytes = 0;     ///< the budget
     std::uint64_t granularity_bytes = 1;  ///< reservations are charged in multiples of this
     bool host_addressable = false;        ///< the host can touch what address() names
+    bool gpu_addressable = false;         ///< a GPU's copies reach what address() names, all of it
     bool durable = false;                 ///< fenced bytes survive a power cut
     int numa_node = -1;                   ///< the node it hangs off; -1: several, or not known
     std::string access;                   ///< how it is reached, such as "io_uring, O_DIRECT"
@@ -142,6 +143,10 @@ class Tier {
     /// Where the extent's bytes lie in the address space that host and GPUs share, or nullptr if
     /// they lie in none. The host may touch them only if info().host_addressable.
     virtual std::byte* address(const Extent& extent) const noexcept = 0;
+
+    /// Bytes within one extent were written at their address and not by write(): a fence() of the
+    /// calling thread covers them after this.
+    virtual void flush_in_place(std::span<const std::byte> /*range*/) noexcept {}
 
     /// A queue for the copies of one thread, or nullptr where a copy is the CPU's own work.
     virtual Result<std::unique_ptr<TransferQueue>> open_queue() noexcept = 0;

@@ -53,8 +53,9 @@ using Pair = std::tuple<Specimen, Specimen>;
 class CopyPairs : public testing::TestWithParam<Pair> {};
 
 constexpr std::array kSpecimens{
-    Specimen::device, Specimen::dram_pinned,   Specimen::dram,         Specimen::pmem,
-    Specimen::swap,   Specimen::swap_by_pages, Specimen::swap_striped, Specimen::swap_ordinary};
+    Specimen::device,        Specimen::pmem_for_gpu, Specimen::dram_pinned,
+    Specimen::dram,          Specimen::pmem,         Specimen::swap,
+    Specimen::swap_by_pages, Specimen::swap_striped, Specimen::swap_ordinary};
 
 std::string name_of(const testing::TestParamInfo<Pair>& info) {
     return testing::PrintToString(std::get<0>(info.param)) + "_to_" +
@@ -122,6 +123,35 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Specimen::device, Specimen::dram, Specimen::dram_pinned,
                                      Specimen::pmem, Specimen::swap)),
     name_of);
+
+// Persistent memory that the GPU's driver takes needs no staging, and is flushed all the same. Here
+// it is taken only where PMEM_IS_PMEM_FORCE makes it so; a file is staged.
+TEST(CopyPairsOfGpu, PersistentMemoryIsReachedWithoutStaging) {
+    const bool forced = std::getenv("PMEM_IS_PMEM_FORCE") != nullptr;
+    const ScratchFolder folder;
+    Emulator::get().restart(kSpecimenMachine);
+    const auto device = tier_of(Specimen::device, folder, 4 * kMiB, TierId{1});
+    const auto pmem = tier_of(Specimen::pmem_for_gpu, folder, 4 * kMiB, TierId{2});
+    EXPECT_EQ(pmem->info().gpu_addressable, forced);
+    auto random = random_stream(73);
+    const Bytes bytes = random_bytes(random, 3 * kMiB + 5);
+    const Extent above = *device->reserve(bytes.size());
+    const Extent below = *pmem->reserve(bytes.size());
+    ASSERT_TRUE(device->write(above, 0, bytes).has_value());
+    const auto engine = engine_with(kMiB);
+    {
+        const FaultInjection counting(Fault{});
+        ASSERT_TRUE(copy(*engine, *device, above, *pmem, below).status.has_value());
+        EXPECT_EQ(counting.uses(Call::pmem_flush) > 0, forced);
+    }
+    EXPECT_TRUE(read_all(*pmem, below) == bytes);
+    ASSERT_TRUE(device->write(above, 0, Bytes(bytes.size())).has_value());
+    ASSERT_TRUE(copy(*engine, *pmem, below, *device, above).status.has_value());
+    EXPECT_TRUE(read_all(*device, above) == bytes);
+    EXPECT_EQ(Emulator::get().calls("cuMemHostAlloc") == 0, forced) << "whether it was staged";
+    device->release(above);
+    pmem->release(below);
+}
 
 // O_DIRECT wants whole pages; what a program lends lies where it lies.
 TEST(CopyLentBuffers, ArriveWhereverTheyLie) {

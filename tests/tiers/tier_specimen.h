@@ -55,6 +55,7 @@ enum class Specimen : std::uint8_t {
     device,       ///< the emulated GPU's memory, in chunks as small as pages
     device_in_chunks,
     pmem,
+    pmem_for_gpu,  ///< registered with the emulated driver, where it is persistent memory
     pmem_dax,
     pmem_device,
     swap,
@@ -86,12 +87,11 @@ inline ScratchFolder::On place_of(Specimen specimen, ScratchFolder::On otherwise
 }
 
 inline std::ostream& operator<<(std::ostream& out, Specimen specimen) {
-    constexpr std::array<const char*, 14> kNames{
-        "dram",          "dram_small_pages", "dram_bound",
-        "dram_pinned",   "device",           "device_in_chunks",
-        "pmem",          "pmem_dax",         "pmem_device",
-        "swap",          "swap_by_pages",    "swap_striped",
-        "swap_ordinary", "swap_cached"};
+    constexpr std::array<const char*, 15> kNames{
+        "dram",         "dram_small_pages", "dram_bound", "dram_pinned",
+        "device",       "device_in_chunks", "pmem",       "pmem_for_gpu",
+        "pmem_dax",     "pmem_device",      "swap",       "swap_by_pages",
+        "swap_striped", "swap_ordinary",    "swap_cached"};
     return out << kNames[static_cast<std::size_t>(specimen)];
 }
 
@@ -168,6 +168,17 @@ inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchF
         }
         case Specimen::pmem_device: {
             FROSTLINE_TRY(auto tier, PmemTier::create({id, dax_device(), capacity_bytes, calls}));
+            return std::unique_ptr<Tier>(std::move(tier));
+        }
+        case Specimen::pmem_for_gpu: {
+            Emulator::get().ensure(kSpecimenMachine);
+            FROSTLINE_TRY(
+                auto tier,
+                PmemTier::create({.id = id,
+                                  .path = folder.file("pmem-" + std::to_string(index_of(id))),
+                                  .size_bytes = capacity_bytes,
+                                  .calls = calls,
+                                  .registration = &Emulator::get().registration()}));
             return std::unique_ptr<Tier>(std::move(tier));
         }
         case Specimen::pmem_dax:
