@@ -230,6 +230,8 @@ TEST_P(DeviceIoTest, WhatCannotBeMovedIsRefused) {
     const CUstream stream = framework.stream();
     const CUdeviceptr memory = Framework::tensor(kMi, 1, stream);
     const TensorId id = put(manager, memory, kMi, stream);
+    const CUstream other = framework.stream();
+    const CUdeviceptr others = Framework::tensor(kMi, 2, other);
     std::vector<std::byte> host(kMi);
     const auto code = [](const auto& result) { return result ? Errc{} : result.error().code(); };
     EXPECT_EQ(code(manager.put_device(host.data(), kMi, stream)), Errc::invalid_argument);
@@ -244,13 +246,15 @@ TEST_P(DeviceIoTest, WhatCannotBeMovedIsRefused) {
     EXPECT_EQ(code(manager.put_device(source(memory), kMi, stream)), Errc::unsupported);
     EXPECT_EQ(code(manager.get_device(id, target(memory), kMi, stream)), Errc::unsupported);
     // Another stream's copies go on, and disturb no capture.
-    const CUstream other = framework.stream();
-    EXPECT_EQ(code(manager.put_device(source(memory), kMi, other)), Errc{});
+    const auto beside = manager.put_device(source(others), kMi, other);
+    EXPECT_EQ(code(beside), Errc{});
     CUgraph graph = nullptr;
     ASSERT_EQ(FROSTLINE_EMULATED(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
     EXPECT_EQ(FROSTLINE_EMULATED(cuGraphDestroy)(graph), CUDA_SUCCESS);
     EXPECT_TRUE(comes_back(manager, id, kMi, 1, stream));
+    EXPECT_TRUE(comes_back(manager, *beside, kMi, 2, other));
     Framework::free(memory, stream);
+    Framework::free(others, other);
     EXPECT_EQ(*manager.pins(), 0U);
 }
 
