@@ -2,16 +2,13 @@
 // address that kernels on the stream may touch, or not, and then its bytes may be anywhere.
 #pragma once
 
+#include "allocator/residency.h"
 #include "bench/train/device.h"
 
 #include <cstdint>
 #include <utility>
 
 namespace frostline::train {
-
-/// What the kernels that are queued between `use` and `done` do with a tensor. A store that keeps
-/// a clean copy elsewhere must know when the copy becomes stale.
-enum class Access : std::uint8_t { read, write };
 
 /// Keeps tensors between uses. All calls come from one thread, which also queues the kernels, on
 /// one stream; a store orders its own work against that stream by events, and does not wait for it
@@ -35,8 +32,9 @@ class ActivationStore {
     /// The last kernel of this use has been queued: from the end of what the stream now holds, the
     /// tensor may be moved.
     virtual Result<void> done(Handle handle) = 0;
-    /// Makes the tensor readable by kernels queued from now on, at an address that may differ from
-    /// earlier ones and holds until `done`. Errors: no_space, and those of reading it back.
+    /// Makes the tensor ready for kernels queued from now on, at an address that may differ from
+    /// earlier ones and holds until `done`. With Access::write they may also change it, which makes
+    /// copies elsewhere stale. Errors: no_space, and those of reading it back.
     virtual Result<DeviceAddress> use(Handle handle, Access access) = 0;
     /// A hint that `use` of this tensor comes soon. Hints come in the order of the uses; a store
     /// without room or without need ignores them.

@@ -29,9 +29,11 @@ Result<void> Gpu::load(const std::string& module) {
     }
     for (const char* name : kKernelNames) {
         CUfunction function = nullptr;
-        if (driver().cuModuleGetFunction(&function, module_, name) != CUDA_SUCCESS) {
-            return Error(Errc::unsupported, 0, "{} has no kernel {}; it is of another build",
-                         module, name);
+        const auto found = driver().check("cuModuleGetFunction",
+                                          driver().cuModuleGetFunction(&function, module_, name));
+        if (!found) {
+            return Error(Errc::unsupported, 0, "{} is not of this build, without a kernel {}: {}",
+                         module, name, found.error().message());
         }
         kernels_.emplace(name, function);
     }

@@ -27,6 +27,11 @@ Result<void> ModelShape::check() const {
         return Error(Errc::invalid_argument, 0, "batch {} of context {}: more than {} tokens",
                      batch, context, kMostRows);
     }
+    constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
+    if (row_elements() > kMostElements) {
+        return Error(Errc::invalid_argument, 0, "batch {} of context {} and width {}: more than {}",
+                     batch, context, width, kMostElements);
+    }
     if (batch * heads > 65535) {
         return Error(Errc::invalid_argument, 0, "batch {} with {} heads: more than 65535 together",
                      batch, heads);

@@ -6,13 +6,16 @@
 
 #include <cmath>
 #include <sstream>
+#include <string>
+#include <vector>
 
 namespace frostline::train {
 namespace {
 
 namespace po = boost::program_options;
 
-po::options_description describe(Options& options, std::string& offload) {
+po::options_description describe(Options& options, std::string& offload,
+                                 std::vector<std::string>& tiers) {
     const auto number = [](int& value) {
         return po::value<int>(&value)->default_value(value)->value_name("N");
     };
@@ -43,6 +46,9 @@ po::options_description describe(Options& options, std::string& offload) {
     described.add_options()(
         "offload", po::value<std::string>(&offload)->default_value("none")->value_name("WHAT"),
         "what Frostline moves: none, activations, or all (gradients and optimizer, too)");
+    described.add_options()(
+        "tier", po::value<std::vector<std::string>>(&tiers)->value_name("NAME=VALUE"),
+        "an option of Frostline's, such as device=64MiB, dram=1GiB or swap=/tmp; once for each");
     described.add_options()("losses", file(options.losses), "write each loss, exactly, one a line");
     described.add_options()("report", file(options.report), "write a report as JSON");
     described.add_options()("weights-hash", po::bool_switch(&options.weights_hash),
@@ -61,12 +67,25 @@ Result<Offload> offload_of(const std::string& name) {
                  name);
 }
 
+Result<ManagerOptions> tiers_of(const std::vector<std::string>& settings) {
+    ManagerOptions tiers;
+    for (const std::string& each : settings) {
+        const std::size_t equals = each.find('=');
+        if (equals == std::string::npos) {
+            return Error(Errc::invalid_argument, 0, "--tier is '{}'; it may be NAME=VALUE", each);
+        }
+        FROSTLINE_TRY_VOID(set_option(tiers, each.substr(0, equals), each.substr(equals + 1)));
+    }
+    return tiers;
+}
+
 }  // namespace
 
 Result<std::optional<Options>> parse_options(int argc, const char* const* argv) {
     Options options;
     std::string offload;
-    const po::options_description described = describe(options, offload);
+    std::vector<std::string> tiers;
+    const po::options_description described = describe(options, offload, tiers);
     try {
         po::variables_map values;
         po::store(po::command_line_parser(argc, argv)
@@ -86,6 +105,10 @@ Result<std::optional<Options>> parse_options(int argc, const char* const* argv) 
     }
     FROSTLINE_TRY_VOID(options.shape.check());
     FROSTLINE_TRY(options.offload, offload_of(offload));
+    FROSTLINE_TRY(options.tiers, tiers_of(tiers));
+    if (options.offload == Offload::none && !tiers.empty()) {
+        return Error(Errc::invalid_argument, 0, "--tier is given, but nothing to --offload");
+    }
     if (options.steps < 1) {
         return Error(Errc::invalid_argument, 0, "steps is {}; it may be 1 or more", options.steps);
     }

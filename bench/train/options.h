@@ -3,6 +3,7 @@
 
 #include "bench/train/model_shape.h"
 #include "bench/train/optimizer.h"
+#include "bindings/manager_options.h"
 
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,7 @@ struct Options {
     std::uint64_t seed = 1;
     int device = 0;
     Offload offload = Offload::none;
+    ManagerOptions tiers;  ///< of the store that offloads
     bool weights_hash = false;
     bool plan = false;
     std::string text;    ///< empty: the text next to the executable

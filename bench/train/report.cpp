@@ -35,6 +35,28 @@ nlohmann::json plan_json(const ModelShape& shape) {
             {"total_bytes", plan.total_bytes()}};
 }
 
+// The names are those of the demo's own results.
+nlohmann::json tiers_json(const ManagerStats& stats) {
+    nlohmann::json tiers = nlohmann::json::object();
+    for (const TierStats& tier : stats.tiers) {
+        tiers[tier.name] = {{"label", tier.label},
+                            {"location", tier.location},
+                            {"budget_bytes", tier.budget_bytes},
+                            {"peak_bytes", tier.peak_bytes},
+                            {"moved_in_bytes", tier.moved_in_bytes},
+                            {"moved_out_bytes", tier.moved_out_bytes}};
+    }
+    return tiers;
+}
+
+nlohmann::json timeline_json(const std::vector<UsageSample>& timeline) {
+    nlohmann::json samples = nlohmann::json::array();
+    for (const UsageSample& sample : timeline) {
+        samples.push_back({{"time_ns", sample.time_ns}, {"used_bytes", sample.used_bytes}});
+    }
+    return samples;
+}
+
 nlohmann::json report_json(const Options& options, const TrainingOutcome& outcome) {
     const ModelShape& shape = options.shape;
     nlohmann::json losses = nlohmann::json::array();
@@ -43,20 +65,30 @@ nlohmann::json report_json(const Options& options, const TrainingOutcome& outcom
         losses.push_back(step.loss);
         seconds.push_back(step.seconds);
     }
-    return {{"device", outcome.device_name},
-            {"label", outcome.label},
-            {"layers", shape.layers},
-            {"width", shape.width},
-            {"heads", shape.heads},
-            {"context", shape.context},
-            {"batch", shape.batch},
-            {"seed", options.seed},
-            {"learning_rate", options.optimizer.learning_rate},
-            {"plan", plan_json(shape)},
-            {"peak_device_bytes", outcome.peak_device_bytes},
-            {"losses", losses},
-            {"step_seconds", seconds},
-            {"weights_hash", hash_text(outcome.weights_hash)}};
+    nlohmann::json report = {{"device", outcome.device_name},
+                             {"label", outcome.label},
+                             {"layers", shape.layers},
+                             {"width", shape.width},
+                             {"heads", shape.heads},
+                             {"context", shape.context},
+                             {"batch", shape.batch},
+                             {"seed", options.seed},
+                             {"learning_rate", options.optimizer.learning_rate},
+                             {"plan", plan_json(shape)},
+                             {"peak_device_bytes", outcome.peak_device_bytes},
+                             {"losses", losses},
+                             {"step_seconds", seconds},
+                             {"weights_hash", hash_text(outcome.weights_hash)}};
+    if (outcome.tiers) {
+        report["tiers"] = tiers_json(*outcome.tiers);
+        report["timeline"] = timeline_json(outcome.timeline);
+        report["use_stalls"] = outcome.tiers->use_stalls;
+        report["use_stall_ns"] = outcome.tiers->use_stall_ns;
+        report["store_stalls"] = outcome.tiers->store_stalls;
+        report["store_stall_ns"] = outcome.tiers->store_stall_ns;
+        report["moves"] = outcome.tiers->moves;
+    }
+    return report;
 }
 
 }  // namespace
@@ -85,6 +117,14 @@ void print_step(const StepOutcome& step) {
 void print_summary(const Options& options, const TrainingOutcome& outcome) {
     fmt::print("{} ({}): peak {} of device memory\n", outcome.device_name, outcome.label,
                format_byte_size(outcome.peak_device_bytes));
+    if (outcome.tiers) {
+        for (const TierStats& tier : outcome.tiers->tiers) {
+            fmt::print("{:<7} {:<9} peak {:>10} of {:>10}, moved in {:>10}, out {:>10}\n",
+                       tier.name, tier.label, format_byte_size(tier.peak_bytes),
+                       format_byte_size(tier.budget_bytes), format_byte_size(tier.moved_in_bytes),
+                       format_byte_size(tier.moved_out_bytes));
+        }
+    }
     if (options.weights_hash) fmt::print("weights {}\n", hash_text(outcome.weights_hash));
 }
 

@@ -74,12 +74,16 @@ Result<TrainingOutcome> train(const Options& options,
     FROSTLINE_TRY(const std::string module, module_path(options, driver));
     FROSTLINE_TRY(const auto gpu, Gpu::create(driver, options.device, module));
     PlainStore plain(*gpu);
-    std::unique_ptr<ActivationStore> offloading;
+    std::unique_ptr<OffloadStore> offloading;
     if (options.offload != Offload::none) {
-        FROSTLINE_TRY(offloading, open_offload_store(*gpu));
+        FROSTLINE_TRY(offloading, OffloadStore::open(*gpu, options.tiers));
     }
-    ActivationStore& activations = offloading ? *offloading : plain;
-    ActivationStore& states = options.offload == Offload::all ? *offloading : plain;
+    const auto store = [&](bool offloads) -> ActivationStore& {
+        if (offloads) return *offloading;
+        return plain;
+    };
+    ActivationStore& activations = store(options.offload != Offload::none);
+    ActivationStore& states = store(options.offload == Offload::all);
     FROSTLINE_TRY(const auto model,
                   Model::create(options.shape, options.seed, *gpu, Stores{activations, states}));
     TrainingOutcome outcome;
@@ -87,11 +91,16 @@ Result<TrainingOutcome> train(const Options& options,
     outcome.label = gpu->label() == Label::emulated ? "emulated" : "real";
     for (int number = 1; number <= options.steps; ++number) {
         FROSTLINE_TRY(const StepOutcome step, train_step(*model, text.at(number), options, number));
+        if (offloading) FROSTLINE_TRY_VOID(offloading->end_step());
         outcome.steps.push_back(step);
         on_step(step);
     }
     outcome.peak_device_bytes = model->resident_bytes() + plain.peak_device_bytes();
-    if (offloading) outcome.peak_device_bytes += offloading->peak_device_bytes();
+    if (offloading) {
+        outcome.peak_device_bytes += offloading->peak_device_bytes();
+        outcome.tiers = offloading->manager().stats();
+        outcome.timeline = offloading->manager().timeline();
+    }
     FROSTLINE_TRY(outcome.weights_hash, hash_weights(*model));
     return outcome;
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "bench/train/options.h"
+#include "bindings/manager.h"
 #include "tiers/result.h"
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,8 @@ struct TrainingOutcome {
     std::string label;  ///< real, or emulated
     std::vector<StepOutcome> steps;
     std::uint64_t peak_device_bytes = 0;  ///< weights, workspace and what the stores held
+    std::optional<ManagerStats> tiers;    ///< of the store that offloads
+    std::vector<UsageSample> timeline;    ///< likewise
     std::uint64_t weights_hash = 0;       ///< XXH3 of all weights in the order of the groups
 };
 

@@ -3,12 +3,37 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <thread>
 #include <vector>
 
 #include "tests/emulator/driver_fixture.h"
 
 namespace frostline::emulator_test {
+
+/// A flag in pinned memory that a kernel waits for; set in any case when it goes out of scope, so
+/// that a failed test does not hang.
+class KernelGate {
+   public:
+    KernelGate() {
+        void* memory = nullptr;
+        EXPECT_CUDA_OK(cuMemAllocHost(&memory, sizeof(unsigned)));
+        flag_ = static_cast<unsigned*>(memory);
+        *flag_ = 0;
+    }
+    KernelGate(const KernelGate&) = delete;
+    KernelGate& operator=(const KernelGate&) = delete;
+    ~KernelGate() { open(); }
+
+    const unsigned* flag() const { return flag_; }
+    unsigned* flag() { return flag_; }
+    void open() { __atomic_store_n(flag_, 1u, __ATOMIC_RELEASE); }
+    bool is_open() const { return __atomic_load_n(flag_, __ATOMIC_ACQUIRE) != 0; }
+
+   private:
+    unsigned* flag_ = nullptr;
+};
 
 class KernelTest : public DriverTest {
    protected:
@@ -62,30 +87,26 @@ class KernelTest : public DriverTest {
         return launch(kernel("add_one"), static_cast<unsigned>(count), stream, address, count);
     }
 
-    CUmodule module_ = nullptr;
-};
-
-/// A flag in pinned memory that a kernel waits for; set in any case when it goes out of scope, so
-/// that a failed test does not hang.
-class KernelGate {
-   public:
-    KernelGate() {
-        void* memory = nullptr;
-        EXPECT_CUDA_OK(cuMemAllocHost(&memory, sizeof(unsigned)));
-        flag_ = static_cast<unsigned*>(memory);
-        *flag_ = 0;
+    /// A kernel holds the stream up until a misuse is reported; behind it comes what `queue` adds,
+    /// and `misuse` is called meanwhile.
+    template <class Queue, class Misuse>
+    void under_work(CUstream work, Queue&& queue, Misuse&& misuse) {
+        KernelGate gate;
+        EXPECT_CUDA_OK(launch(kernel("run_until_set"), 1, work, gate.flag()));
+        queue();
+        std::atomic<bool> returned = false;
+        std::thread opener([&] {
+            while (frostline_emulator_misuse_count() == 0 && !returned) std::this_thread::yield();
+            gate.open();
+        });
+        misuse();
+        // The misuse waits for the work, or the work is none of its business.
+        returned = true;
+        opener.join();
+        EXPECT_CUDA_OK(cuStreamSynchronize(work));
     }
-    KernelGate(const KernelGate&) = delete;
-    KernelGate& operator=(const KernelGate&) = delete;
-    ~KernelGate() { open(); }
 
-    const unsigned* flag() const { return flag_; }
-    unsigned* flag() { return flag_; }
-    void open() { __atomic_store_n(flag_, 1u, __ATOMIC_RELEASE); }
-    bool is_open() const { return __atomic_load_n(flag_, __ATOMIC_ACQUIRE) != 0; }
-
-   private:
-    unsigned* flag_ = nullptr;
+    CUmodule module_ = nullptr;
 };
 
 /// One physical handle of the granularity, mapped with access for device 0.

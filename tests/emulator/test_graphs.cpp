@@ -2,7 +2,6 @@
 // the memory that is there then.
 #include <set>
 #include <string>
-#include <thread>
 
 #include "tests/emulator/kernel_fixture.h"
 
@@ -152,6 +151,40 @@ TEST_F(GraphTest, HandMadeNodesKeepTheirOrder) {
     EXPECT_THAT(read_ints(data, 1), ElementsAre(6));
 }
 
+TEST_F(GraphTest, HandMadeCopiesFillsAndHostFunctionsRun) {
+    const CUdeviceptr data = ints(4);
+    const auto pinned_ints = reinterpret_cast<int*>(pinned(4 * sizeof(int)));
+    CUgraph graph = nullptr;
+    ASSERT_CUDA_OK(cuGraphCreate(&graph, 0));
+    CUDA_MEMSET_NODE_PARAMS filling{};
+    filling.dst = data;
+    filling.value = 7;
+    filling.elementSize = sizeof(int);
+    filling.width = 4;
+    filling.height = 1;
+    CUgraphNode filled = nullptr;
+    ASSERT_CUDA_OK(cuGraphAddMemsetNode(&filled, graph, nullptr, 0, &filling, context_));
+    CUDA_MEMCPY3D copying{};
+    copying.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copying.srcDevice = data;
+    copying.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copying.dstHost = pinned_ints;
+    copying.WidthInBytes = 4 * sizeof(int);
+    copying.Height = copying.Depth = 1;
+    CUgraphNode copied = nullptr;
+    ASSERT_CUDA_OK(cuGraphAddMemcpyNode(&copied, graph, &filled, 1, &copying, context_));
+    CUDA_HOST_NODE_PARAMS calling{};
+    calling.fn = [](void* number) { *static_cast<int*>(number) += 1; };
+    calling.userData = pinned_ints;
+    CUgraphNode called = nullptr;
+    ASSERT_CUDA_OK(cuGraphAddHostNode(&called, graph, &copied, 1, &calling));
+    CUgraphExec exec = nullptr;
+    ASSERT_CUDA_OK(cuGraphInstantiate(&exec, graph, 0));
+    ASSERT_CUDA_OK(run(exec));
+    EXPECT_EQ(pinned_ints[0], 8);
+    EXPECT_EQ(pinned_ints[3], 7);
+}
+
 TEST_F(GraphTest, NamesItsMemoryWhileItIsInstantiated) {
     Mapping mapping;
     EXPECT_EQ(frostline_emulator_captured(mapping.address), 0);
@@ -174,18 +207,9 @@ TEST_F(GraphTest, C01ReplayOnUnmappedMemoryIsAnIllegalAccess) {
 
 TEST_F(GraphTest, UnmappingUnderAReplayIsReported) {
     Mapping mapping;
-    KernelGate gate;
-    const CUgraphExec exec = capture([&] {
-        EXPECT_CUDA_OK(launch(kernel("run_until_set"), 1, stream_, gate.flag()));
-        EXPECT_CUDA_OK(fill(mapping.address, 1, 4, stream_));
-    });
-    ASSERT_CUDA_OK(cuGraphLaunch(exec, stream_));
-    std::thread opener([&gate] {
-        while (frostline_emulator_misuse_count() == 0) std::this_thread::yield();
-        gate.open();
-    });
-    mapping.unmap();
-    opener.join();
+    const CUgraphExec exec = capture([&] { EXPECT_CUDA_OK(fill(mapping.address, 1, 4, stream_)); });
+    under_work(
+        stream_, [&] { EXPECT_CUDA_OK(cuGraphLaunch(exec, stream_)); }, [&] { mapping.unmap(); });
     expect_misuse({"unmap-under-work"});
 }
 

@@ -105,6 +105,23 @@ TEST_F(SharingTest, ADescriptorNamesTheSameMemory) {
     EXPECT_THAT(read_ints(second, 4), Each(6));
 }
 
+TEST_F(SharingTest, ADescriptorKeepsTheMemoryOfAReleasedHandle) {
+    const auto handle = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    int file = -1;
+    ASSERT_CUDA_OK(
+        cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    const CUdeviceptr data = map(handle);
+    ASSERT_CUDA_OK(fill(data, 5, 4, nullptr));
+    ASSERT_CUDA_OK(cuStreamSynchronize(nullptr));
+    ASSERT_CUDA_OK(cuMemUnmap(data, kBytes));
+    ASSERT_CUDA_OK(cuMemRelease(handle));
+    // Nothing in this process knows the memory any more, as in a process that is given it.
+    CUmemGenericAllocationHandle imported = 0;
+    ASSERT_CUDA_OK(import(file, imported));
+    ASSERT_EQ(close(file), 0);
+    EXPECT_THAT(read_ints(map(imported), 4), Each(5));
+}
+
 TEST_F(SharingTest, OnlyExportableMemoryIsExported) {
     const auto handle = create(CU_MEM_HANDLE_TYPE_NONE);
     int file = -1;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <thread>
 
 #include "tests/emulator/kernel_fixture.h"
 
@@ -285,17 +284,13 @@ TEST_F(BadAccessTest, AnotherDevicesMemory) {
 
 TEST_F(BadAccessTest, UnmappingUnderAKernelIsReportedAndWaits) {
     Mapping mapping;
-    KernelGate gate;
     const CUstream work = stream();
-    ASSERT_CUDA_OK(launch(kernel("run_until_set"), 1, work, gate.flag()));
-    ASSERT_CUDA_OK(fill(mapping.address, 1, 8, work));
-    std::thread opener([&gate] {
-        while (frostline_emulator_misuse_count() == 0) std::this_thread::yield();
-        gate.open();
-    });
-    EXPECT_CUDA_OK(cuMemUnmap(mapping.address, mapping.bytes));
-    opener.join();
-    EXPECT_CUDA_OK(cuStreamQuery(work));
+    under_work(
+        work, [&] { EXPECT_CUDA_OK(fill(mapping.address, 1, 8, work)); },
+        [&] {
+            mapping.unmap();
+            EXPECT_CUDA_OK(cuStreamQuery(work));
+        });
     expect_misuse({"unmap-under-work"});
 }
 
@@ -304,16 +299,10 @@ TEST_F(BadAccessTest, AStructuresPointerCountsAsTouched) {
         CUdeviceptr data;
         int count;
     } span{ints(8), 8};
-    KernelGate gate;
     const CUstream work = stream();
-    ASSERT_CUDA_OK(launch(kernel("run_until_set"), 1, work, gate.flag()));
-    ASSERT_CUDA_OK(launch(kernel("fill_span"), 8, work, span, 4));
-    std::thread opener([&gate] {
-        while (frostline_emulator_misuse_count() == 0) std::this_thread::yield();
-        gate.open();
-    });
-    EXPECT_CUDA_OK(cuMemFree(span.data));
-    opener.join();
+    under_work(
+        work, [&] { EXPECT_CUDA_OK(launch(kernel("fill_span"), 8, work, span, 4)); },
+        [&] { EXPECT_CUDA_OK(cuMemFree(span.data)); });
     expect_misuse({"free-under-work"});
 }
 

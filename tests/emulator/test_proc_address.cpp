@@ -1,6 +1,12 @@
 // Which symbol a plain name means: by the program's version, the driver's, and the default stream.
 #include <dlfcn.h>
 
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/emulator/exported_functions.h"
 #include "tests/emulator/kernel_fixture.h"
 #include "tiers/emulator/emulator.h"
 
@@ -85,6 +91,31 @@ TEST_F(ProcAddressTest, AnOldDriverHidesWhatCameLater) {
     void* address = nullptr;
     EXPECT_EQ(cuGetProcAddress_v2("cuInit", &address, 12000, 0, &status_),
               CUDA_ERROR_INVALID_VALUE);
+}
+
+// The table is written by hand; the library's own list of symbols says whether it is whole.
+TEST_F(ProcAddressTest, KnowsEveryExportedSymbol) {
+    // All that brought a new form of some function.
+    constexpr int kVersions[] = {2000,  3020,  4000,  4010,  6050,  7000,  8000,
+                                 9020,  10000, 10010, 11000, 11010, 11030, 11040,
+                                 11060, 12000, 12030, 12040, 12050, 12080, 13000};
+    const std::vector<std::string> names = exported_functions();
+    const std::set<std::string> exported(names.begin(), names.end());
+    std::set<void*> known;
+    for (const std::string& name : exported) {
+        // The plain name is what stands before the version or the kind of default stream.
+        std::string plain = name;
+        for (const char* const suffix : {"_ptds", "_ptsz", "_v2", "_v3", "_v4"}) {
+            if (plain.ends_with(suffix)) plain.resize(plain.size() - std::strlen(suffix));
+        }
+        for (const int version : kVersions) {
+            known.insert(find(plain.c_str(), version));
+            known.insert(find(plain.c_str(), version, kPerThread));
+        }
+    }
+    for (const std::string& name : exported) {
+        EXPECT_TRUE(known.contains(symbol(name.c_str()))) << name;
+    }
 }
 
 TEST_F(ProcAddressTest, RefusesWrongArguments) {

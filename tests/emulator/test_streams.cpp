@@ -197,7 +197,7 @@ TEST_F(StreamTest, CallbacksAreToldTheStatus) {
 }
 
 TEST_F(StreamTest, FreeingUnderWorkIsReportedAndWaits) {
-    start_again("memory=64MiB,latency_us=20000");
+    start_again("memory=64MiB,latency_us=100000");
     const CUdeviceptr brief = allocate(kBytes);
     ASSERT_CUDA_OK(cuMemsetD8Async(brief, 1, kBytes, stream_));
     EXPECT_CUDA_OK(cuMemFree(brief));

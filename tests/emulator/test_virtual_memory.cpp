@@ -202,7 +202,7 @@ TEST_F(VirtualMemoryTest, CopiesSpanNeighbouringMappings) {
 TEST_F(VirtualMemoryTest, UnmapUnderWorkIsReportedAndWaits) {
     ASSERT_CUDA_OK(cuMemRelease(handle_));
     ASSERT_CUDA_OK(cuMemAddressFree(space_, kSpace));
-    start("memory=64MiB,latency_us=20000");
+    start("memory=64MiB,latency_us=100000");
     space_ = reserve(kSpace);
     handle_ = create(kGranule);
     map(space_, handle_);

@@ -26,7 +26,7 @@ class MovingStore final : public ActivationStore {
         FROSTLINE_TRY(tensor.address, device_.allocate(size_bytes));
         held_bytes_ += size_bytes;
         peak_bytes_ = std::max(peak_bytes_, held_bytes_);
-        allocated_.push_back(next_);
+        allocated.push_back(next_);
         tensors_.emplace(next_, std::move(tensor));
         return Allocated{next_, tensors_.at(next_++).address};
     }
@@ -45,12 +45,12 @@ class MovingStore final : public ActivationStore {
         peak_bytes_ = std::max(peak_bytes_, held_bytes_);
         tensor.access = access;
         FROSTLINE_TRY_VOID(device_.upload(tensor.address, tensor.on_host));
-        used_.push_back(handle);
+        used.push_back(handle);
         return tensor.address;
     }
     void prefetch(Handle handle) noexcept override {
         EXPECT_EQ(tensors_.count(handle), 1U) << "a hint of a tensor that is not there";
-        hinted_.push_back(handle);
+        hinted.push_back(handle);
     }
     void drop(Handle handle) noexcept override {
         Tensor& tensor = tensors_.at(handle);
@@ -60,9 +60,9 @@ class MovingStore final : public ActivationStore {
     std::uint64_t peak_device_bytes() const noexcept override { return peak_bytes_; }
 
     // What was called, in order.
-    std::vector<Handle> allocated_;
-    std::vector<Handle> used_;
-    std::vector<Handle> hinted_;
+    std::vector<Handle> allocated;
+    std::vector<Handle> used;
+    std::vector<Handle> hinted;
 
    private:
     struct Tensor {

@@ -68,12 +68,12 @@ TEST(Training, ActivationsAreUsedInReverseAndAnnounced) {
     MovingStore activations(device);
     const auto model = make_model(kSmallShape, device, {activations, states});
     train_steps(*model, kSmallShape, 1);
-    std::vector<ActivationStore::Handle> reversed(activations.allocated_.rbegin(),
-                                                  activations.allocated_.rend());
-    EXPECT_EQ(activations.used_, reversed);
+    std::vector<ActivationStore::Handle> reversed(activations.allocated.rbegin(),
+                                                  activations.allocated.rend());
+    EXPECT_EQ(activations.used, reversed);
     // All but the two of the head, which are used right after they were made.
-    EXPECT_EQ(activations.hinted_,
-              std::vector(activations.used_.begin() + 2, activations.used_.end()));
+    EXPECT_EQ(activations.hinted,
+              std::vector(activations.used.begin() + 2, activations.used.end()));
 }
 
 TEST(Training, PlanIsWhatARunAllocates) {
@@ -158,6 +158,7 @@ TEST(ModelShapes, WhatCannotBeIsRefusedByName) {
     refused({.context = 0}, "context");
     refused({.batch = 2000}, "batch");
     refused({.context = 8192, .batch = 1000}, "tokens");
+    refused({.width = 16384, .context = 8192, .batch = 64}, "more than");
     refused({.width = 256, .heads = 256, .context = 1, .batch = 1000}, "heads");
 }
 

@@ -74,6 +74,11 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
             return refuse_free(call, address);
         }
         const std::size_t bytes = found->second.bytes;
+        if (found->second.device != call.context->device) {
+            report_misuse("wrong-device",
+                          fmt::format("cuMemFree of memory of device {} while device {} is current",
+                                      found->second.device, call.context->device));
+        }
         if (const auto work = work_touching(address, bytes)) {
             report_misuse("free-under-work",
                           fmt::format("cuMemFree of {:#x} under a {}", address, work->what));

@@ -21,6 +21,18 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuCtxGetFlags(unsigned* flags) {
     });
 }
 
+FROSTLINE_EXPORTED CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long* id) {
+    static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
+        if (id == nullptr) return refuse_value(call, "id is null");
+        const auto number = reinterpret_cast<std::uint64_t>(context);
+        const auto found = context == nullptr ? call.context : driver().contexts.find(number);
+        if (!found) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        *id = found->id;
+        return CUDA_SUCCESS;
+    });
+}
+
 FROSTLINE_EXPORTED CUresult CUDAAPI cuCtxGetApiVersion(CUcontext context, unsigned* version) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call& call) -> CUresult {

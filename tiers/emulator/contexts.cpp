@@ -7,13 +7,18 @@ using namespace frostline::emulator;
 
 namespace {
 
+CUresult push(CUcontext context) {
+    const bool pushed = context_stack().push(reinterpret_cast<std::uint64_t>(context));
+    return pushed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult create(const Call& call, CUcontext* context, unsigned flags, CUdevice device) {
     if (context == nullptr) return refuse_value(call, "context is null");
     if (find_device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (!valid_context_flags(flags)) return refuse_value(call, "flags");
-    *context = make_context(device, flags, false)->handle;
-    context_stack().push_back(reinterpret_cast<std::uint64_t>(*context));
-    return CUDA_SUCCESS;
+    const auto made = make_context(device, flags, false);
+    *context = made->handle;
+    return push(made->handle);
 }
 
 CUresult refuse_context(CUcontext context) {
@@ -72,7 +77,7 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
         }
         auto& stack = context_stack();
         const auto number = reinterpret_cast<std::uint64_t>(context);
-        if (!stack.empty() && stack.back() == number) stack.pop_back();
+        if (!stack.empty() && stack.back() == number) stack.pop();
         destroy_context(call.lock, found);
         return CUDA_SUCCESS;
     });
@@ -82,8 +87,7 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuCtxPushCurrent(CUcontext context) {
     static Function& self = Function::named(__func__, Needs::driver, InCapture::allowed);
     return self.call([&](Call&) -> CUresult {
         if (!find_context(context)) return refuse_context(context);
-        context_stack().push_back(reinterpret_cast<std::uint64_t>(context));
-        return CUDA_SUCCESS;
+        return push(context);
     });
 }
 
@@ -95,7 +99,7 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuCtxPopCurrent(CUcontext* context) {
             return refuse("no-context", call.function, CUDA_ERROR_INVALID_CONTEXT);
         }
         if (context != nullptr) *context = reinterpret_cast<CUcontext>(stack.back());
-        stack.pop_back();
+        stack.pop();
         return CUDA_SUCCESS;
     });
 }
@@ -105,9 +109,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
     return self.call([&](Call&) -> CUresult {
         auto& stack = context_stack();
         if (context != nullptr && !find_context(context)) return refuse_context(context);
-        if (!stack.empty()) stack.pop_back();
-        if (context != nullptr) stack.push_back(reinterpret_cast<std::uint64_t>(context));
-        return CUDA_SUCCESS;
+        if (!stack.empty()) stack.pop();
+        return context != nullptr ? push(context) : CUDA_SUCCESS;
     });
 }
 

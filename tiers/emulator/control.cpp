@@ -60,6 +60,11 @@ void frostline_emulator_clear_misuse() {
     driver().misuse.clear();
 }
 
+const char* frostline_emulator_misuse_kind(size_t index) {
+    const auto kinds = frostline::emulator::misuse_kinds();
+    return index < kinds.size() ? kinds[index].name.data() : nullptr;
+}
+
 const char* frostline_emulator_explain(const char* misuse_name) {
     if (misuse_name == nullptr) return nullptr;
     const auto* const kind = frostline::emulator::find_misuse_kind(misuse_name);

@@ -125,6 +125,22 @@ void copy_rows(std::byte* target, std::size_t target_pitch, const std::byte* sou
     }
 }
 
+/// The driver would carry it out, but in the order of a device that has nothing to do with the
+/// memory: whatever the memory's own device does is not waited for.
+void report_wrong_device(const Call& call, const Stream& stream, const CopySide& side) {
+    if (stream.device != call.context->device) {
+        report_misuse("wrong-device",
+                      fmt::format("{}: a stream of device {} while device {} is current",
+                                  call.function, stream.device, call.context->device));
+        return;
+    }
+    const Region* const region = driver().memory.region_at(side.address);
+    if (region == nullptr || region->kind == RegionKind::mapping || region->on_host()) return;
+    if (region->device == stream.device) return;
+    report_misuse("wrong-device", fmt::format("{}: memory of device {} in a stream of device {}",
+                                              call.function, region->device, stream.device));
+}
+
 /// Reads the source now, and not when the operation runs.
 std::function<std::optional<Violation>()> staged(const CopySide& target, const CopySide& source,
                                                  CopyShape shape) {
@@ -179,6 +195,10 @@ CUresult copy(Call& call, const std::shared_ptr<Stream>& stream, CopySide target
     const std::size_t source_bytes = extent_bytes(source, shape);
     if (const CUresult r = examine(call, target, target_bytes, to); r != CUDA_SUCCESS) return r;
     if (const CUresult r = examine(call, source, source_bytes, from); r != CUDA_SUCCESS) return r;
+    // Copies between devices concern two; any other belongs in a stream of its device.
+    if (to.on_host != from.on_host) {
+        report_wrong_device(call, *stream, to.on_host ? source : target);
+    }
 
     auto operation = std::make_shared<Operation>();
     operation->kind = kind_of(to, from);
@@ -221,6 +241,7 @@ CUresult fill(Call& call, const std::shared_ptr<Stream>& stream, CopySide target
     Place to;
     const std::size_t bytes = extent_bytes(target, shape);
     if (const CUresult r = examine(call, target, bytes, to); r != CUDA_SUCCESS) return r;
+    report_wrong_device(call, *stream, target);
     auto operation = std::make_shared<Operation>();
     operation->kind = OperationKind::fill;
     operation->engine = EngineKind::d2d;

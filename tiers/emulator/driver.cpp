@@ -12,7 +12,7 @@ namespace frostline::emulator {
 namespace {
 
 struct ThreadState {
-    std::vector<std::uint64_t> contexts;
+    ContextStack contexts;
     std::uint64_t generation = 0;
     bool in_host_function = false;
     bool null_stream_is_per_thread = false;
@@ -112,7 +112,7 @@ Device* find_device(int ordinal) {
     return d.devices[static_cast<std::size_t>(ordinal)].get();
 }
 
-std::vector<std::uint64_t>& context_stack() {
+ContextStack& context_stack() {
     ThreadState& state = thread_state();
     if (state.generation != driver().generation) {
         state.contexts.clear();
@@ -137,7 +137,7 @@ bool& null_stream_is_per_thread() noexcept {
 Engine& engine_for(int device, EngineKind kind) {
     const int owner = kind == EngineKind::host ? -1 : device;
     auto& engine = driver().engines[{owner, static_cast<int>(kind)}];
-    if (!engine) engine = std::make_unique<Engine>(kind);
+    if (!engine) engine = std::make_unique<Engine>();
     return *engine;
 }
 

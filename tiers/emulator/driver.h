@@ -93,8 +93,28 @@ void tear_down(Lock& lock, bool report_leaks);
 /// The device of that ordinal; null if there is none.
 Device* find_device(int ordinal);
 
-/// The stack of contexts of the calling thread; its back is current.
-std::vector<std::uint64_t>& context_stack();
+/// The contexts of one thread, by handle; the back is current. Nothing of it needs a destructor,
+/// because a program's static objects call the driver after the thread-local ones are gone.
+class ContextStack {
+   public:
+    bool empty() const { return count_ == 0; }
+    std::uint64_t back() const { return handles_[count_ - 1]; }
+    /// False if it is full.
+    bool push(std::uint64_t handle) {
+        if (count_ == handles_.size()) return false;
+        handles_[count_++] = handle;
+        return true;
+    }
+    void pop() { --count_; }
+    void clear() { count_ = 0; }
+
+   private:
+    std::array<std::uint64_t, 256> handles_{};
+    std::size_t count_ = 0;
+};
+
+/// That of the calling thread.
+ContextStack& context_stack();
 /// The calling thread's current context; null if there is none, or it was destroyed.
 std::shared_ptr<Context> current_context();
 

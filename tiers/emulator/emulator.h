@@ -38,6 +38,9 @@ FROSTLINE_EMULATOR_API const char* frostline_emulator_misuse(size_t index);
 
 FROSTLINE_EMULATOR_API void frostline_emulator_clear_misuse(void);
 
+/// The name of a kind of misuse; null if there are not so many. Sorted by name.
+FROSTLINE_EMULATOR_API const char* frostline_emulator_misuse_kind(size_t index);
+
 /// One sentence on a kind of misuse by its name; null for an unknown name.
 FROSTLINE_EMULATOR_API const char* frostline_emulator_explain(const char* misuse_name);
 

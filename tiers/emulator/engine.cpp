@@ -14,7 +14,7 @@ namespace frostline::emulator {
 namespace {
 
 // An engine that was held up for longer than this does not hurry to make up for all of it.
-constexpr std::uint64_t kMostBehind_ns = 20'000'000;
+constexpr std::uint64_t kMostBehindNs = 20'000'000;
 constexpr std::size_t kTimelineLength = 100'000;
 // Below this a copy is dominated by other costs, and says nothing of the host's speed.
 constexpr std::uint64_t kSmallestMeasured = 64 << 10;
@@ -180,26 +180,27 @@ std::uint64_t Engine::duration_ns(const Operation& operation) const {
 std::uint64_t Engine::schedule(Operation& operation) {
     const std::uint64_t duration = duration_ns(operation);
     if (duration == 0) return 0;
-    Stream& stream = *operation.stream;
     const std::uint64_t now = operation.start_ns;
-    std::uint64_t begin = std::max({operation.queued_ns, free_ns_, stream.free_ns});
-    if (now > kMostBehind_ns) begin = std::max(begin, now - kMostBehind_ns);
+    std::uint64_t begin = std::max({operation.queued_ns, free_ns_, operation.stream->free_ns});
+    if (now > kMostBehindNs) begin = std::max(begin, now - kMostBehindNs);
     const std::uint64_t deadline = begin + duration;
     free_ns_ = deadline;
-    stream.free_ns = deadline;
+    if (is_copy(operation.kind)) operation.due_ns = deadline;
     return deadline;
 }
 
 std::uint64_t Engine::lead_ns(const Operation& operation) const {
-    // A quarter more than it was seen to take: being early costs nothing, being late does.
+    // Half as much again as it was seen to take: being early costs nothing, being late does.
     const double copying = double(operation.bytes) / host_bytes_per_ns_;
-    return is_copy(operation.kind) ? static_cast<std::uint64_t>(copying * 1.25) : 0;
+    return is_copy(operation.kind) ? static_cast<std::uint64_t>(copying * 1.5) : 0;
 }
 
 void Engine::learn_speed(const Operation& operation, std::uint64_t elapsed_ns) {
     if (!is_copy(operation.kind) || operation.bytes < kSmallestMeasured || elapsed_ns == 0) return;
     const double seen = double(operation.bytes) / double(elapsed_ns);
-    host_bytes_per_ns_ += (seen - host_bytes_per_ns_) / 4;
+    // Slowness is believed at once and speed only bit by bit, as others use the processors, too.
+    const double change = seen - host_bytes_per_ns_;
+    host_bytes_per_ns_ += change < 0 ? change : change / 8;
 }
 
 }  // namespace frostline::emulator

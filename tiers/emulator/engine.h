@@ -16,7 +16,7 @@ namespace frostline::emulator {
 
 class Engine {
    public:
-    explicit Engine(EngineKind kind) : kind_(kind) {}
+    Engine() = default;
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
@@ -41,7 +41,6 @@ class Engine {
     std::uint64_t schedule(Operation& operation);
     void learn_speed(const Operation& operation, std::uint64_t elapsed_ns);
 
-    EngineKind kind_;
     std::vector<std::shared_ptr<Operation>> ready_;
     std::condition_variable work_;
     bool stopping_ = false;

@@ -7,6 +7,7 @@
 
 #include "tiers/emulator/exported.h"
 #include "tiers/emulator/graphs.h"
+#include "tiers/emulator/host_functions.h"
 #include "tiers/emulator/kernel_launch.h"
 #include "tiers/emulator/kernel_objects.h"
 
@@ -88,5 +89,20 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode* node, CUgra
     return self.call([&](Call& call) {
         return add_node(call, {node, graph, dependencies, count}, CU_GRAPH_NODE_TYPE_EMPTY,
                         nullptr);
+    });
+}
+
+FROSTLINE_EXPORTED CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode* node, CUgraph graph,
+                                                       const CUgraphNode* dependencies,
+                                                       size_t count,
+                                                       const CUDA_HOST_NODE_PARAMS* parameters) {
+    static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
+    return self.call([&](Call& call) -> CUresult {
+        if (parameters == nullptr || parameters->fn == nullptr) {
+            return refuse_value(call, "the function is null");
+        }
+        return add_node(
+            call, {node, graph, dependencies, count}, CU_GRAPH_NODE_TYPE_HOST,
+            make_host_function(call.context->device, parameters->fn, parameters->userData));
     });
 }

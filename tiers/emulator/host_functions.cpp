@@ -1,16 +1,17 @@
 // Functions of the host in a stream. They run on a thread of their own and may not call the driver.
+#include "tiers/emulator/host_functions.h"
+
 #include "tiers/emulator/exported.h"
 
 using namespace frostline::emulator;
 
 namespace {
 
-std::shared_ptr<Operation> host_operation(const std::shared_ptr<Stream>& stream) {
+std::shared_ptr<Operation> host_operation(int device) {
     auto operation = std::make_shared<Operation>();
     operation->kind = OperationKind::host_function;
     operation->engine = EngineKind::host;
-    operation->stream = stream;
-    operation->device = stream->device;
+    operation->device = device;
     operation->what = "host function";
     return operation;
 }
@@ -25,6 +26,13 @@ std::optional<Violation> run_as_host_function(const Function& function) {
 
 }  // namespace
 
+std::shared_ptr<Operation> frostline::emulator::make_host_function(int device, CUhostFn function,
+                                                                   void* argument) {
+    auto operation = host_operation(device);
+    operation->perform = [=] { return run_as_host_function([=] { function(argument); }); };
+    return operation;
+}
+
 FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function,
                                                      void* argument) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::allowed);
@@ -33,8 +41,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn f
         CUresult error = CUDA_SUCCESS;
         const auto stream = resolve_stream(call.context, handle, error);
         if (!stream) return error;
-        const auto operation = host_operation(stream);
-        operation->perform = [=] { return run_as_host_function([=] { function(argument); }); };
+        const auto operation = make_host_function(stream->device, function, argument);
+        operation->stream = stream;
         return submit(operation);
     });
 }
@@ -53,7 +61,8 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamAddCallback(CUstream handle, CUstrea
             return refuse("illegal-during-capture", call.function,
                           CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
-        const auto operation = host_operation(stream);
+        const auto operation = host_operation(stream->device);
+        operation->stream = stream;
         // Unlike a host function a callback also runs when work before it failed, and is told so.
         operation->even_if_broken = true;
         operation->perform = [=, context = call.context] {

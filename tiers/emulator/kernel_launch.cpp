@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "tiers/emulator/device_limits.h"
 #include "tiers/emulator/driver.h"
 #include "tiers/emulator/kernel_objects.h"
 #include "tiers/emulator/kernel_operation.h"
@@ -41,10 +43,10 @@ bool is_of_context(const Stream& stream, const Context& context, const Call& cal
 bool fits_at_once(const LaunchRequest& request) noexcept {
     const auto [grid, block] = request.shape;
     if (!shape_is_possible(request.shape)) return false;
-    const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-    const std::uint64_t resident =
-        std::uint64_t{kMaxThreadsPerMultiprocessor} / threads * kMultiprocessors;
-    return std::uint64_t{grid.x} * grid.y * grid.z <= resident;
+    const auto threads = static_cast<int>(block.x * block.y * block.z);
+    const auto blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+    const int resident = kMaxThreadsPerMultiprocessor / threads * kMultiprocessors;
+    return blocks <= static_cast<std::uint64_t>(resident);
 }
 
 CUresult make_launch(const Call& call, const LaunchRequest& request,
@@ -55,10 +57,10 @@ CUresult make_launch(const Call& call, const LaunchRequest& request,
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (!shape_is_possible(request.shape)) return CUDA_ERROR_INVALID_VALUE;
-    const std::size_t most_shared = kernel->dynamic_shared_bytes != 0
-                                        ? static_cast<std::size_t>(kernel->dynamic_shared_bytes)
-                                        : kDefaultSharedBytes;
-    if (request.shared_bytes > most_shared) return CUDA_ERROR_INVALID_VALUE;
+    const int most_shared = std::max(kernel->dynamic_shared_bytes, kDefaultSharedBytes);
+    if (request.shared_bytes > static_cast<std::size_t>(most_shared)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     std::vector<std::byte> packed;
     const CUresult result =
         pack_parameters(*kernel->kernel, request.parameters, request.extra, packed);

@@ -38,6 +38,7 @@ struct FrostlineEmulatedKernel {
     std::size_t parameter_count;
     const std::size_t* parameter_offsets;  ///< in bytes within the packed parameters
     const std::size_t* parameter_sizes;
+    const bool* parameter_is_pointer;
     std::size_t parameters_bytes;  ///< of all parameters, packed as a C struct would be
     /// Runs every thread of the grid, one after the other, on the calling thread.
     void (*run)(const FrostlineEmulatedLaunch& launch, const void* parameters);
@@ -51,8 +52,8 @@ struct ParameterLayout {
 
     static constexpr auto make() {
         std::array<std::size_t, kCount + 1> offsets{};
-        constexpr std::array<std::size_t, kCount + 1> sizes{sizeof(Parameters)..., 0};
-        constexpr std::array<std::size_t, kCount + 1> alignments{alignof(Parameters)..., 1};
+        const std::array<std::size_t, kCount + 1> sizes{sizeof(Parameters)..., 0};
+        const std::array<std::size_t, kCount + 1> alignments{alignof(Parameters)..., 1};
         std::size_t end = 0;
         for (std::size_t i = 0; i < kCount; ++i) {
             offsets[i] = (end + alignments[i] - 1) / alignments[i] * alignments[i];
@@ -63,6 +64,8 @@ struct ParameterLayout {
     }
     static constexpr std::array<std::size_t, kCount + 1> kOffsets = make();
     static constexpr std::array<std::size_t, kCount + 1> kSizes{sizeof(Parameters)..., 0};
+    static constexpr std::array<bool, kCount + 1> kPointers{std::is_pointer_v<Parameters>...,
+                                                            false};
 };
 
 template <auto thread, class Function>
@@ -106,6 +109,7 @@ struct KernelRunner<thread, void (*)(FrostlineDim3, FrostlineDim3, FrostlineDim3
                 Layout::kCount,
                 Layout::kOffsets.data(),
                 Layout::kSizes.data(),
+                Layout::kPointers.data(),
                 Layout::kOffsets[Layout::kCount],
                 &run};
     }

@@ -36,8 +36,7 @@ Violation explain_fault(const KernelRun& run, std::uintptr_t address) {
         found = Violation{"unmapped-access", fmt::format("{:#x} was not mapped then", address)};
     }
     found->result = CUDA_ERROR_ILLEGAL_ADDRESS;
-    found->details =
-        fmt::format("kernel {} touched {:#x}: {}", run.kernel->name, address, found->details);
+    found->details = fmt::format("touched {:#x}: {}", address, found->details);
     return *std::move(found);
 }
 
@@ -57,15 +56,15 @@ bool is_plain_host_memory(std::uint64_t value) {
     return mincore(reinterpret_cast<void*>(value / page * page), 1, &resident) == 0;
 }
 
-void add_touched(Operation& operation, std::uint64_t value) {
+// What may be a number and no address counts for who uses a range, but is no reason to fail.
+void add_touched(Operation& operation, const PossibleAddress& possible) {
     AddressSpace& memory = driver().memory;
-    if (const Region* const region = memory.region_at(value)) {
-        for (const TouchedRange& known : operation.touched) {
-            if (known.address == region->start) return;
-        }
-        operation.touched.push_back({region->start, region->bytes, Need::read});
-    } else if (memory.reservation_at(value) == nullptr && is_plain_host_memory(value)) {
-        operation.touched.push_back({value, 1, Need::read});
+    const Need need = possible.is_pointer ? Need::read : Need::possible;
+    if (const Region* const region = memory.region_at(possible.value)) {
+        operation.touched.push_back({region->start, region->bytes, need});
+    } else if (possible.is_pointer && memory.reservation_at(possible.value) == nullptr &&
+               is_plain_host_memory(possible.value)) {
+        operation.touched.push_back({possible.value, 1, need});
     }
 }
 
@@ -80,7 +79,9 @@ std::shared_ptr<Operation> make_kernel_operation(const std::shared_ptr<KernelHan
     operation->device = device;
     operation->what = "kernel " + kernel->name;
     operation->code = kernel->image;
-    for (const std::uint64_t value : possible_addresses(packed)) add_touched(*operation, value);
+    for (const PossibleAddress& possible : possible_addresses(*kernel->kernel, packed)) {
+        add_touched(*operation, possible);
+    }
     auto run = std::make_shared<KernelRun>(KernelRun{kernel, shape, std::move(packed), device});
     operation->perform = [run = std::move(run)] { return perform(run); };
     return operation;

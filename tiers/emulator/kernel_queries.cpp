@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "tiers/emulator/device_limits.h"
 #include "tiers/emulator/exported.h"
 #include "tiers/emulator/kernel_objects.h"
-#include "tiers/emulator/launch_parameters.h"
 
 namespace frostline::emulator {
 namespace {
@@ -34,7 +34,7 @@ CUresult attribute_of(const KernelHandle& kernel, CUfunction_attribute attribute
             break;
         case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
             value = kernel.dynamic_shared_bytes != 0 ? kernel.dynamic_shared_bytes
-                                                     : static_cast<int>(kDefaultSharedBytes);
+                                                     : kDefaultSharedBytes;
             break;
         case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
             value = -1;
@@ -51,7 +51,7 @@ CUresult attribute_of(const KernelHandle& kernel, CUfunction_attribute attribute
 CUresult set_attribute(KernelHandle& kernel, CUfunction_attribute attribute, int value) {
     switch (attribute) {
         case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-            if (value < 0 || value > static_cast<int>(kMaxSharedBytes)) {
+            if (value < 0 || value > kMaxSharedBytes) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
             kernel.dynamic_shared_bytes = value;
@@ -64,13 +64,12 @@ CUresult set_attribute(KernelHandle& kernel, CUfunction_attribute attribute, int
 }
 
 int blocks_per_multiprocessor(int block_size, std::size_t shared_bytes) {
-    constexpr int kWarp = 32;
     const int threads = (block_size + kWarp - 1) / kWarp * kWarp;
-    if (threads > static_cast<int>(kMaxThreadsPerBlock) || shared_bytes > kMaxSharedBytes) return 0;
-    int blocks = std::min(static_cast<int>(kMaxBlocksPerMultiprocessor),
-                          static_cast<int>(kMaxThreadsPerMultiprocessor) / threads);
+    if (threads > kMaxThreadsPerBlock || shared_bytes > static_cast<std::size_t>(kMaxSharedBytes))
+        return 0;
+    int blocks = std::min(kMaxBlocksPerMultiprocessor, kMaxThreadsPerMultiprocessor / threads);
     if (shared_bytes > 0) {
-        blocks = std::min(blocks, static_cast<int>(kSharedBytesPerMultiprocessor / shared_bytes));
+        blocks = std::min(blocks, kSharedBytesPerMultiprocessor / static_cast<int>(shared_bytes));
     }
     return blocks;
 }
@@ -197,7 +196,7 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(
     return self.call([&](Call& call) -> CUresult {
         if (min_grid_size == nullptr || block_size == nullptr) return CUDA_ERROR_INVALID_VALUE;
         if (resolve_kernel(func, call.function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-        const int most = static_cast<int>(kMaxThreadsPerBlock);
+        const int most = kMaxThreadsPerBlock;
         const int size = block_size_limit > 0 ? std::min(block_size_limit, most) : most;
         // The caller's function may do anything, so not with the mutex held.
         if (shared_bytes_of != nullptr) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tiers/emulator/device_limits.h"
+
 namespace frostline::emulator {
 namespace {
 
@@ -32,11 +34,13 @@ CUresult read_extra(void** extra, PackedByCaller& packed) {
 
 bool shape_is_possible(const FrostlineEmulatedLaunch& launch) noexcept {
     const auto [grid, block] = launch;
-    const auto within = [](unsigned value, unsigned most) { return value > 0 && value <= most; };
+    const auto within = [](unsigned value, int most) {
+        return value > 0 && value <= static_cast<unsigned>(most);
+    };
     return within(grid.x, kMaxGridWidth) && within(grid.y, kMaxGridHeight) &&
            within(grid.z, kMaxGridHeight) && within(block.x, kMaxThreadsPerBlock) &&
            within(block.y, kMaxThreadsPerBlock) && within(block.z, kMaxBlockDepth) &&
-           std::uint64_t{block.x} * block.y * block.z <= kMaxThreadsPerBlock;
+           within(block.x * block.y * block.z, kMaxThreadsPerBlock);
 }
 
 CUresult pack_parameters(const FrostlineEmulatedKernel& kernel, void** pointers, void** extra,
@@ -64,11 +68,19 @@ CUresult pack_parameters(const FrostlineEmulatedKernel& kernel, void** pointers,
     return CUDA_SUCCESS;
 }
 
-std::vector<std::uint64_t> possible_addresses(const std::vector<std::byte>& packed) {
+std::vector<PossibleAddress> possible_addresses(const FrostlineEmulatedKernel& kernel,
+                                                const std::vector<std::byte>& packed) {
     constexpr std::size_t kWord = sizeof(std::uint64_t);
-    std::vector<std::uint64_t> words(packed.size() / kWord);
-    if (!words.empty()) std::memcpy(words.data(), packed.data(), words.size() * kWord);
-    return words;
+    std::vector<PossibleAddress> found(packed.size() / kWord);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        std::memcpy(&found[i].value, packed.data() + i * kWord, kWord);
+    }
+    for (std::size_t i = 0; i < kernel.parameter_count; ++i) {
+        if (kernel.parameter_is_pointer[i]) {
+            found[kernel.parameter_offsets[i] / kWord].is_pointer = true;
+        }
+    }
+    return found;
 }
 
 }  // namespace frostline::emulator

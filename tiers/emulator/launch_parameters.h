@@ -13,18 +13,6 @@
 
 namespace frostline::emulator {
 
-// The limits of the emulated devices, which are those of compute capability 9.0.
-inline constexpr unsigned kMaxThreadsPerBlock = 1024;
-inline constexpr unsigned kMaxBlockDepth = 64;
-inline constexpr unsigned kMaxGridWidth = 0x7fffffff;
-inline constexpr unsigned kMaxGridHeight = 65535;
-inline constexpr std::size_t kDefaultSharedBytes = std::size_t{48} << 10;
-inline constexpr std::size_t kMaxSharedBytes = std::size_t{227} << 10;
-inline constexpr std::size_t kSharedBytesPerMultiprocessor = std::size_t{228} << 10;
-inline constexpr unsigned kMaxThreadsPerMultiprocessor = 2048;
-inline constexpr unsigned kMaxBlocksPerMultiprocessor = 32;
-inline constexpr int kMultiprocessors = 132;
-
 /// Whether a device could run this shape at all.
 bool shape_is_possible(const FrostlineEmulatedLaunch& launch) noexcept;
 
@@ -34,8 +22,14 @@ bool shape_is_possible(const FrostlineEmulatedLaunch& launch) noexcept;
 CUresult pack_parameters(const FrostlineEmulatedKernel& kernel, void** pointers, void** extra,
                          std::vector<std::byte>& packed);
 
+struct PossibleAddress {
+    std::uint64_t value;
+    bool is_pointer;  ///< a parameter of its own, of a pointer's type
+};
+
 /// Every value in packed parameters that could be an address: whole 8-byte words. Pointers inside
-/// of structures are found, too; small numbers among the values are not addresses of anything.
-std::vector<std::uint64_t> possible_addresses(const std::vector<std::byte>& packed);
+/// of structures are found, too, among numbers that only look like some.
+std::vector<PossibleAddress> possible_addresses(const FrostlineEmulatedKernel& kernel,
+                                                const std::vector<std::byte>& packed);
 
 }  // namespace frostline::emulator

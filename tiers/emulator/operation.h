@@ -70,7 +70,8 @@ struct Operation {
     unsigned blockers =
         0;  ///< operations that have to be done before, the stream's own order aside
     std::vector<std::shared_ptr<Operation>> dependents;
-    std::uint64_t queued_ns = 0;
+    std::uint64_t queued_ns = 0;  ///< when it was submitted, or what it waited for was due
+    std::uint64_t due_ns = 0;     ///< when it had to end, as throttling has it; 0: no such time
     std::uint64_t start_ns = 0;
     std::uint64_t end_ns = 0;
 };

@@ -120,6 +120,10 @@ CUresult allocate_in_order(Call& call, CUdeviceptr* address, std::size_t bytes,
                            const std::shared_ptr<Stream>& stream) {
     if (address == nullptr || bytes == 0) return refuse_value(call, "null, or no bytes");
     if (stream->capture) return CUDA_ERROR_NOT_SUPPORTED;
+    if (stream->device != call.context->device) {
+        report_misuse("wrong-device",
+                      fmt::format("{}: a stream of device {}", call.function, stream->device));
+    }
     std::uintptr_t start = 0;
     const CUresult result = take_room(call, *pool, bytes, start, call.context);
     if (result != CUDA_SUCCESS) return result;

@@ -3,7 +3,7 @@
 // with a list and not by recursion.
 #include "tiers/emulator/scheduler.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
 #include "tiers/emulator/driver.h"
 
@@ -31,6 +31,14 @@ void make_ready(const std::shared_ptr<Operation>& operation, Operations& done) {
     }
 }
 
+/// When the operation ended in the time of throttling, which does not add up how late threads wake
+/// up.
+std::uint64_t due_time(const Operation& operation, const Stream& stream) {
+    if (operation.due_ns != 0) return operation.due_ns;
+    if (operation.engine != EngineKind::none) return operation.end_ns;
+    return std::max(operation.queued_ns, stream.free_ns);
+}
+
 void complete_one(const std::shared_ptr<Operation>& operation, Operations& done) {
     Driver& d = driver();
     operation->end_ns = now_ns();
@@ -38,15 +46,19 @@ void complete_one(const std::shared_ptr<Operation>& operation, Operations& done)
     operation->state = Operation::State::done;
     const std::shared_ptr<Stream> stream = std::move(operation->stream);
     stream->queue.pop_front();
+    const std::uint64_t due = due_time(*operation, *stream);
+    stream->free_ns = std::max(stream->free_ns, due);
     --d.unfinished;
     // What is done may be referred to for long, by events; it keeps nothing else alive.
     operation->touched.clear();
     operation->perform = nullptr;
+    operation->code = nullptr;
     operation->begin = nullptr;
     operation->finish = nullptr;
     const Operations dependents = std::move(operation->dependents);
     for (const auto& dependent : dependents) {
         --dependent->blockers;
+        dependent->queued_ns = std::max(dependent->queued_ns, due);
         make_ready(dependent, done);
     }
     if (stream->queue.empty()) {

@@ -93,8 +93,11 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
     return with_stream(self, handle, [](Call& call, const std::shared_ptr<Stream>& stream) {
         if (stream->capture) return refuse_captured(call, *stream);
         // Waiting for the legacy stream means waiting for what it would wait for.
-        if (stream->legacy) wait_legacy(call.lock, call.context);
-        wait_stream(call.lock, stream);
+        if (stream->legacy) {
+            wait_legacy(call.lock, call.context);
+        } else {
+            wait_stream(call.lock, stream);
+        }
         return broken(*stream);
     });
 }

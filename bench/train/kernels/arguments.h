@@ -1,9 +1,14 @@
 // What each kernel takes: one struct a kernel, by value, seen by the kernels and by the program
 // that launches them, so that the two cannot disagree. All matrices are row-major and of float; all
 // pointers are to device memory, and a kernel writes only through the pointers that are not const.
+// No struct has padding, whose bytes would be left over from something else: whoever looks for
+// addresses among arguments, as the emulator does, must not see one that nobody passed.
 #pragma once
 
 #include <cstdint>
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
 
 namespace frostline::train {
 
@@ -61,6 +66,7 @@ struct TransposeArguments {
     int rows;
     int columns;
     int inner_count;
+    int unused = 0;
 };
 
 /// token[tokens[row]] + position[row % context]. x: groups of 8 columns; y: rows.
@@ -72,6 +78,7 @@ struct EmbedArguments {
     int rows;
     int context;
     int width;
+    int unused = 0;
 };
 
 /// Gradient of one token's embedding: the sum over the rows that hold it, listed by the host as
@@ -92,6 +99,7 @@ struct EmbedPositionGradientArguments {
     int batch;
     int context;
     int width;
+    int unused = 0;
 };
 
 /// statistics[row] = {mean, 1 / standard deviation}. x: rows.
@@ -136,6 +144,7 @@ struct LayerNormParameterSumsArguments {
     int rows;
     int width;
     int rows_per_chunk;
+    int unused = 0;
 };
 
 /// result[chunk] = sum of rows_per_chunk rows of the input. x: groups of columns; y: chunks.
@@ -145,6 +154,7 @@ struct ColumnSumsArguments {
     int rows;
     int columns;
     int rows_per_chunk;
+    int unused = 0;
 };
 
 /// In place: softmax of the first (row % context) + 1 elements of each row, and zero beyond. x:
@@ -163,6 +173,7 @@ struct CausalSoftmaxGradientArguments {
     int rows;
     int context;
     float scale;
+    int unused = 0;
 };
 
 /// result = gelu(input), by the tanh formula. x: groups of elements.
@@ -204,6 +215,7 @@ struct ClipScaleArguments {
     float* result;
     std::int64_t count;
     float most;
+    int unused = 0;
 };
 
 /// One step of AdamW. Elements below decayed_count decay. x: groups of elements.
@@ -222,6 +234,9 @@ struct AdamwArguments {
     float second_correction;  ///< 1 - beta2 to the power of the step
     float epsilon;
     float decay;
+    int unused = 0;
 };
 
 }  // namespace frostline::train
+
+#pragma GCC diagnostic pop

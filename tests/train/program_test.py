@@ -1,0 +1,119 @@
+"""frostline_train as a user runs it, on the emulated driver.
+
+The environment names the program (FROSTLINE_TRAIN) and the driver (FROSTLINE_CUDA_DRIVER).
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SMALL = ["--layers", "2", "--width", "40", "--heads", "5", "--context", "30", "--batch", "3"]
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [os.environ["FROSTLINE_TRAIN"], *arguments],
+        capture_output=True, text=True, env={**os.environ, **environment}, timeout=60,
+    )
+
+
+class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def trained(self, *arguments, **environment):
+        done = run(*SMALL, *arguments, **environment)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        return done.stdout
+
+    def refused(self, status, *arguments, **environment):
+        """The one line that it says instead."""
+        done = run(*arguments, **environment)
+        self.assertEqual((done.returncode, done.stdout), (status, ""), done.stderr)
+        self.assertRegex(done.stderr, r"\Afrostline_train: error: [^\n]+\n\Z")
+        return done.stderr
+
+    def test_two_runs_are_the_same_to_the_bit_whatever_the_timing(self):
+        results = []
+        for seed in "12":
+            losses = self.folder / f"losses{seed}"
+            printed = self.trained(
+                "--steps", "4", "--losses", str(losses), "--weights-hash",
+                FROSTLINE_EMULATOR_SEED=seed, FROSTLINE_EMULATOR_JITTER_US="50",
+            )
+            results.append((losses.read_text(), printed.splitlines()[-1]))
+        self.assertEqual(results[0], results[1])
+        self.assertRegex(results[0][1], r"\Aweights [0-9a-f]{16}\Z")
+
+    def test_losses_fall_and_the_report_has_them(self):
+        losses, report = self.folder / "losses", self.folder / "report"
+        printed = self.trained("--steps", "30", "--lr", "0.01",
+                               "--losses", str(losses), "--report", str(report))
+        values = [float.fromhex(line) for line in losses.read_text().split()]
+        found = json.loads(report.read_text())
+        self.assertEqual(found["losses"], values)
+        self.assertEqual(len(found["step_seconds"]), 30)
+        self.assertEqual(found["label"], "emulated")
+        self.assertEqual(found["peak_device_bytes"], found["plan"]["total_bytes"])
+        self.assertLess(values[-1], 0.75 * values[0])
+        self.assertIn("(emulated)", printed.splitlines()[-1])
+
+    def test_a_seed_gives_other_losses(self):
+        tables = [self.trained("--steps", "1", "--seed", seed).split()[4] for seed in "12"]
+        self.assertNotEqual(tables[0], tables[1])
+
+    def test_plan_needs_no_driver(self):
+        done = run(*SMALL, "--plan", FROSTLINE_CUDA_DRIVER="none")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        rows = {line.split()[0]: int(line.split()[1]) for line in done.stdout.splitlines()[1:]}
+        total = rows.pop("total")
+        self.assertEqual(total, sum(rows.values()))
+        self.assertEqual(rows["optimizer"], 2 * rows["weights"])
+
+    def test_wrong_calls_are_refused_by_name(self):
+        self.assertIn("--nonsense", self.refused(2, "--nonsense"))
+        self.assertIn("width", self.refused(2, "--width", "30", "--heads", "4"))
+        self.assertIn("steps", self.refused(2, "--steps", "0"))
+        self.assertIn("lr", self.refused(2, "--lr", "-1"))
+        self.assertIn("some", self.refused(2, "--offload", "some"))
+
+    def test_what_is_missing_is_named(self):
+        self.assertIn("no/text", self.refused(1, "--text", "no/text"))
+        self.assertIn("no/module", self.refused(1, "--module", "no/module"))
+        self.assertIn("GPU 5", self.refused(1, "--device", "5"))
+        self.assertIn("no driver here", self.refused(1, FROSTLINE_CUDA_DRIVER="no driver here"))
+
+    def test_a_full_device_is_an_error(self):
+        said = self.refused(1, "--layers", "8", "--width", "256",
+                            FROSTLINE_EMULATOR_MEMORY="32MiB")
+        self.assertIn("OUT_OF_MEMORY", said)
+
+    def test_any_call_of_the_driver_may_fail(self):
+        unknown = 999
+        faults = [
+            "cuInit:1", "cuDeviceGet:1", "cuDevicePrimaryCtxRetain:1", "cuStreamCreate:1",
+            "cuModuleLoad:1", "cuModuleGetFunction:3", "cuDeviceGetName:1", "cuCtxPushCurrent:9",
+            "cuMemAlloc:1", "cuMemAlloc:9", "cuMemAlloc:40", "cuMemsetD8Async:2",
+            "cuMemcpyHtoDAsync:1", "cuMemcpyHtoDAsync:6", "cuLaunchKernel:1", "cuLaunchKernel:77",
+            "cuStreamSynchronize:2", "cuMemcpyDtoHAsync:1",
+        ]
+        for fault in faults:
+            with self.subTest(fault=fault):
+                # What the failed call would have made cannot be given back.
+                said = self.refused(1, *SMALL, "--steps", "1", FROSTLINE_EMULATOR_LEAKS="0",
+                                    FROSTLINE_EMULATOR_FAULTS=f"{fault}:{unknown}")
+                self.assertIn(str(unknown), said)
+
+    def test_a_file_that_cannot_be_written_is_an_error(self):
+        done = run(*SMALL, "--steps", "1", "--losses", str(self.folder / "no" / "file"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
