@@ -249,7 +249,7 @@ ManagerStats Manager::stats() const {
     for (std::size_t i = 0; i < parts_->tiers.order().size(); ++i) {
         const TierInfo& info = parts_->tiers.order()[i]->info();
         const TierUsage usage = parts_->tiers.order()[i]->usage();
-        stats.tiers.push_back({.name = TierSet::name_of(info),
+        stats.tiers.push_back({.name = parts_->tiers.name_of(info),
                                .label = name(info.label).data(),
                                .location = info.location,
                                .budget_bytes = info.capacity_bytes,

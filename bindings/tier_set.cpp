@@ -179,8 +179,8 @@ void TierSet::bind_thread(int numa_node) const noexcept {
     if (topology_ != nullptr) (void)topology_->bind_current_thread(numa_node);
 }
 
-const char* TierSet::name_of(const TierInfo& info) noexcept {
-    if (info.kind == TierKind::dram && index_of(info.id) > 0) return "far";
+const char* TierSet::name_of(const TierInfo& info) const noexcept {
+    if (info.kind == TierKind::dram && info.id != dram_->info().id) return "far";
     return name(info.kind).data();  // a literal, so it ends in NUL
 }
 

@@ -43,8 +43,8 @@ class TierSet {
     /// Lets the calling thread run near the memory of a node; no effect where there is one node.
     void bind_thread(int numa_node) const noexcept;
 
-    /// What a user calls the tier: its kind, or "far" for memory other than the first tier.
-    static const char* name_of(const TierInfo& info) noexcept;
+    /// What a user calls the tier: its kind, or "far" for the memory of another node.
+    const char* name_of(const TierInfo& info) const noexcept;
 
    private:
     TierSet() = default;

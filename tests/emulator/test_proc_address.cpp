@@ -133,7 +133,7 @@ TEST_F(ProcAddressTest, ResultsHaveNames) {
     EXPECT_STREQ(text, "out of memory");
     EXPECT_CUDA_OK(cuGetErrorString(CUDA_SUCCESS, &text));
     EXPECT_STREQ(text, "no error");
-    EXPECT_EQ(cuGetErrorName(static_cast<CUresult>(12345), &text), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuGetErrorName(static_cast<CUresult>(998), &text), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(text, nullptr);
 }
 

@@ -5,6 +5,10 @@
 
 namespace frostline {
 
+/// From now on the allocations of the library in which the address lies are left alone: it stands
+/// for something that does not live in the program, such as a driver. One library.
+void spare_allocations_of(const void* address);
+
 /// While it lives, allocations of this thread are counted, and the `fail_at`-th (from 1; 0: none)
 /// throws std::bad_alloc. With `from_then_on` every later one does, too.
 class AllocationFault {

@@ -230,6 +230,7 @@ TEST_F(DeviceTierTest, WhatCannotWorkIsRefusedAtTheStart) {
 
 TEST_F(DeviceTierTest, MemoryOfTheHostThatRunsOutIsAnErrorAndChangesNothing) {
     const auto tier = this->tier(64 * kMiB);
+    spare_allocations_of(reinterpret_cast<const void*>(gpu_->driver().cuInit));
     for (std::uint64_t nth = 1; nth < 50; ++nth) {
         std::optional<Extent> extent;
         bool struck = false;

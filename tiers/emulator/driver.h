@@ -109,7 +109,9 @@ class ContextStack {
     void clear() { count_ = 0; }
 
    private:
-    std::array<std::uint64_t, 256> handles_{};
+    // Deeper than programs nest, and little: a library that is loaded late has only a few hundred
+    // bytes of thread-local memory.
+    std::array<std::uint64_t, 32> handles_{};
     std::size_t count_ = 0;
 };
 
