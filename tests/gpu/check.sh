@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds on a machine with an NVIDIA GPU, tests and measures on the real driver, and prints one table.
+# Builds on a machine with an NVIDIA GPU, tests and measures on the real driver, and prints one
+# table.
 #
-# Nothing is installed or fetched. What is not there, such as a PyTorch with CUDA, is left out, and the
-# table says so. Every part has a time limit of its own, and no part begins after the common one.
+# Nothing is installed or fetched. What is not there, such as a PyTorch with CUDA, is left out, and
+# the table says so. Every part has a time limit of its own, and no part begins after the common one.
 # Exit status: 0 all went well; 1 a part failed; 2 called wrongly; 77 there is no GPU.
 set -uo pipefail
 
@@ -17,8 +18,8 @@ usage: tests/gpu/check.sh [--prefix DIR] [--build DIR] [--emulated]
   --prefix DIR  where the libraries that Frostline needs are unpacked (or FROSTLINE_PREFIX): DIR/lib
                 and DIR/include, or those of DIR/usr
   --build DIR   where to build (default: build/gpu)
-  --emulated    without a GPU: the same on the emulator of its driver, with smaller sizes; the figures
-                say nothing of a GPU
+  --emulated    without a GPU: the same on the emulator of its driver, with smaller sizes; the
+                figures say nothing of a GPU
 
 FROSTLINE_PYTHON names a Python with PyTorch (default: python3).
 TEXT
@@ -116,10 +117,10 @@ configure() {
     if command -v ninja >/dev/null; then settings+=(-G Ninja); fi
     if [[ -n $cmake_prefix ]]; then settings+=("-DCMAKE_PREFIX_PATH=$cmake_prefix"); fi
     # The Python module needs pybind11: the interpreter's own, or what CMake finds.
-    local pybind11
+    local pybind11 where='import pybind11; print(pybind11.get_cmake_dir())'
     if "$python" -c 'import torch' 2>/dev/null; then
         settings+=("-DFROSTLINE_PYTHON=$python")
-        if pybind11="$("$python" -c 'import pybind11; print(pybind11.get_cmake_dir())' 2>/dev/null)"; then
+        if pybind11="$("$python" -c "$where" 2>/dev/null)"; then
             settings+=("-DFROSTLINE_PYBIND11_DIR=$pybind11")
         elif [[ -n ${FROSTLINE_PYBIND11_DIR:-} ]]; then
             settings+=("-DFROSTLINE_PYBIND11_DIR=$FROSTLINE_PYBIND11_DIR")
@@ -138,9 +139,11 @@ build_all() {
 }
 train_and_compare() {
     local -a sizes=(--layers 8 --width 512 --heads 8 --context 256 --batch 16 --steps 12)
-    if ((emulated)); then sizes=(--layers 3 --width 64 --heads 4 --context 32 --batch 4 --steps 4); fi
+    if ((emulated)); then
+        sizes=(--layers 3 --width 64 --heads 4 --context 32 --batch 4 --steps 4)
+    fi
     "$python" "$root/tests/gpu/trainer_pair.py" "$build/bin/frostline_train" \
-        --results "$results/trainer.json" -- "${sizes[@]}"
+        "$results/trainer.json" "${sizes[@]}"
 }
 torch_steps() {
     local -a how=()

@@ -1,4 +1,4 @@
-"""Proves that check.sh says so where there is no GPU, and that its Python parts work without one."""
+"""Proves that check.sh says so where there is no GPU, and what its Python parts do without one."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """Trains the driver API's model twice, plain and with half of its activations' room on the GPU.
 
-Usage: trainer_pair.py PROGRAM --results FILE -- SIZES... Writes what both reported and whether losses
-and weights are the same in every bit; exits 1 if they are not.
+Usage: trainer_pair.py PROGRAM FILE SIZES... Writes what both reported to the file, and whether
+losses and weights are the same in every bit; exits 1 if they are not.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def run_pair(program, sizes):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
-    parser.add_argument("--results", type=Path, required=True, metavar="FILE")
-    parser.add_argument("sizes", nargs="*")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("sizes", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     try:
         pair = run_pair(arguments.program, arguments.sizes)

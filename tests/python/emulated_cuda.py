@@ -1,6 +1,6 @@
 """Stands in for PyTorch's CUDA side where there is no GPU: CPU tensors over the memory of the
-emulated driver, and its streams. PyTorch's operations on them run at once, on no stream; work that is
-queued is asked for here.
+emulated driver, and its streams. PyTorch's operations on them run at once, on no stream; work that
+is queued is asked for here.
 """
 
 import ctypes

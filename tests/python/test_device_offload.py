@@ -1,7 +1,7 @@
 """Tensors of a GPU, on stand-ins for them: there is no GPU here, and the emulator has no PyTorch.
 
-What runs is everything but three calls of torch.cuda, see emulated_cuda.py. The emulator delays what
-nothing orders, so that a missing wait shows as wrong bytes.
+What runs is everything but three calls of torch.cuda, see emulated_cuda.py. The emulator delays
+what nothing orders, so that a missing wait shows as wrong bytes.
 """
 
 import gc
@@ -49,7 +49,8 @@ def open_offload(cuda):
     opened = []
 
     def build(**options):
-        options = {"dram": "32MiB", "min_bytes": "16KiB", "pin": True, "calibrate": False, **options}
+        options = {"dram": "32MiB", "min_bytes": "16KiB", "pin": True, "calibrate": False,
+                   **options}
         opened.append(EmulatedOffload(**options).use(cuda))
         return opened[-1]
 

@@ -1,7 +1,7 @@
 """One saved storage in GPU memory, which is copied out beside the work that goes on.
 
-A copy reads the storage for a while after it was asked for. Until it has, or until the memory's next
-user waits for it, a Source keeps the memory; who forgets the tensor meanwhile frees nothing.
+A copy reads the storage for a while after it was asked for. Until it has, or until the memory's
+next user waits for it, a Source keeps the memory; who forgets the tensor meanwhile frees nothing.
 """
 
 import collections
