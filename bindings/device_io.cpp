@@ -33,6 +33,18 @@ Result<int> device_of(const CudaDriver& driver, CUdeviceptr memory) {
     return ordinal;
 }
 
+Result<void> refuse_capture(const CudaContext& context, CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    FROSTLINE_TRY_VOID(context.run([&] {
+        return context.driver().check("cuStreamIsCapturing",
+                                      context.driver().cuStreamIsCapturing(stream, &status));
+    }));
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE) return ok();
+    return Error(Errc::unsupported, 0,
+                 "the stream captures a graph, which would move nothing when it is replayed: "
+                 "store and fetch tensors outside of the capture");
+}
+
 }  // namespace
 
 Result<const CudaDriver*> DeviceIo::loaded_driver() {
@@ -69,15 +81,7 @@ Result<DeviceIo::Route> DeviceIo::route_of(CUdeviceptr memory, CUstream stream) 
     FROSTLINE_TRY_VOID(driver->need({CudaFeature::contexts, CudaFeature::streams}));
     FROSTLINE_TRY(const int device, device_of(*driver, memory));
     FROSTLINE_TRY(Link* const link, link_to(device));
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    FROSTLINE_TRY_VOID(link->context->run([&] {
-        return driver->check("cuStreamIsCapturing", driver->cuStreamIsCapturing(stream, &status));
-    }));
-    if (status != CU_STREAM_CAPTURE_STATUS_NONE) {
-        return Error(Errc::unsupported, 0,
-                     "the stream captures a graph, which would move nothing when it is replayed: "
-                     "store and fetch tensors outside of the capture");
-    }
+    FROSTLINE_TRY_VOID(refuse_capture(*link->context, stream));
     const Home home = home_for(*link);
     if (home != Home::host) return Route{*link, home, stream, stream, stream};
     FROSTLINE_TRY(const Lane* const lane, lane_for(*link, stream));
@@ -171,6 +175,7 @@ Result<TensorId> DeviceIo::put_by_host(const Route& route, CUdeviceptr source,
 
 Result<void> DeviceIo::release_source(TensorId tensor, CUstream stream) {
     for (const EventRef& read : pins_.events_of(tensor)) {
+        FROSTLINE_TRY_VOID(refuse_capture(read->context(), stream));
         FROSTLINE_TRY_VOID(wait_for(read->context(), stream, *read));
     }
     return ok();

@@ -30,7 +30,8 @@ class DeviceIo {
                          DeviceSource use);
 
     /// What the stream is given from now on comes after the source was read; it may be freed in
-    /// its order. No effect if it has been. Errors: the driver's.
+    /// its order. No effect if it has been. Errors: unsupported (the stream captures a graph), the
+    /// driver's.
     Result<void> release_source(TensorId tensor, CUstream stream);
     /// Whether a kept source was read, so that release_source() is not needed any more. May throw
     /// std::bad_alloc, as all that allocates.

@@ -185,8 +185,8 @@ FROSTLINE_EXPORT frostline_status frostline_get_device(frostline_context* contex
                                                        void* stream);
 
 /* As frostline_unpin(), when the work that `stream`, of the device tier's GPU, has been given so
- * far is done; the host does not wait for it. `pinned` is not to be used any more. Without a device
- * tier the pin ends at once. NULL is accepted. */
+ * far is done; the host does not wait for it. `pinned` is not to be used any more. The stream
+ * captures no graph. Without a device tier the pin ends at once. NULL is accepted. */
 FROSTLINE_EXPORT void frostline_unpin_after(frostline_pinned* pinned, void* stream);
 
 /* Forgets a tensor; its room is free once no pin holds it. */

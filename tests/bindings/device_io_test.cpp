@@ -245,12 +245,18 @@ TEST_P(DeviceIoTest, WhatCannotBeMovedIsRefused) {
               CUDA_SUCCESS);
     EXPECT_EQ(code(manager.put_device(source(memory), kMi, stream)), Errc::unsupported);
     EXPECT_EQ(code(manager.get_device(id, target(memory), kMi, stream)), Errc::unsupported);
+    const auto kept = manager.put_device(source(others), kMi, other, DeviceSource::kept);
+    if (!*manager.source_read(*kept)) {
+        const auto released = manager.release_source(*kept, stream);
+        EXPECT_TRUE(released || released.error().code() == Errc::unsupported);
+    }
     // Another stream's copies go on, and disturb no capture.
     const auto beside = manager.put_device(source(others), kMi, other);
     EXPECT_EQ(code(beside), Errc{});
     CUgraph graph = nullptr;
     ASSERT_EQ(FROSTLINE_EMULATED(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
     EXPECT_EQ(FROSTLINE_EMULATED(cuGraphDestroy)(graph), CUDA_SUCCESS);
+    ASSERT_TRUE(manager.release_source(*kept, other).has_value());
     EXPECT_TRUE(comes_back(manager, id, kMi, 1, stream));
     EXPECT_TRUE(comes_back(manager, *beside, kMi, 2, other));
     Framework::free(memory, stream);

@@ -3,7 +3,7 @@
 # table.
 #
 # Nothing is installed or fetched. What is not there, such as a PyTorch with CUDA, is left out, and
-# the table says so. Every part has a time limit of its own, and no part begins after the common one.
+# the table says so. Every part has a time limit of its own, and none begins after the common one.
 # Exit status: 0 all went well; 1 a part failed; 2 called wrongly; 77 there is no GPU.
 set -uo pipefail
 
@@ -140,7 +140,7 @@ build_all() {
 train_and_compare() {
     local -a sizes=(--layers 8 --width 512 --heads 8 --context 256 --batch 16 --steps 12)
     if ((emulated)); then
-        sizes=(--layers 3 --width 64 --heads 4 --context 32 --batch 4 --steps 4)
+        sizes=(--layers 4 --width 128 --heads 4 --context 128 --batch 8 --steps 3)
     fi
     "$python" "$root/tests/gpu/trainer_pair.py" "$build/bin/frostline_train" \
         "$results/trainer.json" "${sizes[@]}"

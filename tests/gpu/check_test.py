@@ -49,7 +49,8 @@ class CheckTest(unittest.TestCase):
             report = {"step_seconds": [9.0, 1.0, 3.0], "label": "emulated",
                       "peak_device_bytes": 4 << 20}
             (folder / "trainer.json").write_text(json.dumps(
-                {"plain": report, "offloaded": report, "identical": False}))
+                {"plain": report, "offloaded": report, "identical": False,
+                 "moved_bytes": 1 << 20}))
             rows = table.table(folder)
             self.assertEqual(rows[1], ("part torch", "skipped", "", "1 s", "no PyTorch", ""))
             self.assertEqual(rows[2][:4], ("create 2 MiB (emulated)", "3.00", "us", "50%"))

@@ -50,6 +50,8 @@ def trainer_rows(results):
     yield (f"trainer peak GPU memory ({label})",
            f"{results['offloaded']['peak_device_bytes'] / MIB:.0f}", "MiB", "",
            f"{results['plain']['peak_device_bytes'] / MIB:.0f} plain", "")
+    yield (f"trainer moved from the GPU ({label})", f"{results['moved_bytes'] / MIB:.0f}", "MiB",
+           "", "", "")
     yield ("trainer losses and weights", "identical" if results["identical"] else "DIFFERENT", "",
            "", "plain, every bit", "")
 
@@ -68,6 +70,8 @@ def torch_rows(results):
         if way["peak_bytes"]:
             yield (f"PyTorch peak beyond the model, {name}", f"{way['peak_bytes'] / MIB:.0f}",
                    "MiB", "", "", "")
+    if results["dram_fallback"]:
+        yield ("DRAM of frostline.offload", results["dram_fallback"], "", "", "", "")
     for name in ("save_on_cpu", "frostline"):
         same = "identical" if results["identical"][name] else "DIFFERENT"
         yield (f"PyTorch losses, {name}", same, "", "", "plain, every bit", "")

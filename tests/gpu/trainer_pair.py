@@ -1,7 +1,7 @@
 """Trains the driver API's model twice, plain and with half of its activations' room on the GPU.
 
 Usage: trainer_pair.py PROGRAM FILE SIZES... Writes what both reported to the file, and whether
-losses and weights are the same in every bit; exits 1 if they are not.
+losses and weights are the same in every bit; exits 1 if they are not, or if nothing was moved.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run_pair(program, sizes):
     for report in (plain, moved):
         report.pop("timeline", None)
     return {"plain": plain, "offloaded": moved, "identical": identical,
-            "device_bytes": tiers["device"]}
+            "moved_bytes": moved["tiers"]["device"]["moved_out_bytes"]}
 
 
 def main() -> int:
@@ -58,9 +58,11 @@ def main() -> int:
         print(f"trainer_pair: error: {error}", file=sys.stderr)
         return 1
     arguments.results.write_text(json.dumps(pair, indent=2) + "\n", encoding="utf-8")
-    if not pair["identical"]:
-        print("trainer_pair: error: losses or weights differ", file=sys.stderr)
-    return 0 if pair["identical"] else 1
+    wrong = [text for text, is_so in (("losses or weights differ", not pair["identical"]),
+                                      ("nothing was moved", pair["moved_bytes"] == 0)) if is_so]
+    for text in wrong:
+        print(f"trainer_pair: error: {text}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
