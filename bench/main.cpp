@@ -16,6 +16,8 @@ namespace frostline::bench {
 
 const std::vector<Suite>& suites() {
     static const std::vector<Suite> kSuites{
+        {"device", "GPU memory that comes and goes, and copies of it, against plain copies",
+         device_suite},
         {"residency", "the residency word and the tensor table, against their budgets",
          residency_suite},
         {"tiers", "copies between tiers, against bare loops over the same medium", tiers_suite},

@@ -32,6 +32,7 @@ struct Suite {
 /// Every suite in this program.
 const std::vector<Suite>& suites();
 
+std::vector<Row> device_suite();
 std::vector<Row> residency_suite();
 std::vector<Row> tiers_suite();
 std::vector<Row> pipelines_suite();

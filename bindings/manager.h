@@ -111,6 +111,7 @@ class FROSTLINE_API Manager {
     Result<TensorId> put_device(const void* source, std::uint64_t size_bytes, void* stream,
                                 DeviceSource use = DeviceSource::given_back);
     /// Makes `stream` wait until a kept source was read: it may be freed in the stream's order.
+    /// Errors: unsupported (the stream is capturing a graph), io (the driver's).
     Result<void> release_source(TensorId tensor, void* stream);
     /// Whether it was read already: then it may be freed without release_source().
     Result<bool> source_read(TensorId tensor);
@@ -156,7 +157,7 @@ class FROSTLINE_API Manager {
     /// stored can still be read; the tiers are freed with the last copy of the manager and pin.
     Result<void> close();
 
-    /// How many pins there are.
+    /// How many pins callers have; those that end with a stream's work are not counted.
     Result<std::size_t> pins() const;
 
    private:

@@ -1,10 +1,10 @@
 // One tier of every kind to try things on, and bytes that are worth checking.
 #pragma once
 
-#include "tests/tiers/emulated_gpu.h"
 #include "tests/tiers/faulty_system_calls.h"
 #include "tests/tiers/scratch_folder.h"
 #include "tests/tiers/seed.h"
+#include "tests/tiers/specimen_gpu.h"
 #include "tiers/device_tier.h"
 #include "tiers/dram_tier.h"
 #include "tiers/page.h"
@@ -51,8 +51,8 @@ enum class Specimen : std::uint8_t {
     dram,
     dram_small_pages,
     dram_bound,   ///< to the nodes that there are
-    dram_pinned,  ///< for the emulated GPU
-    device,       ///< the emulated GPU's memory, in chunks as small as pages
+    dram_pinned,  ///< for the GPU
+    device,       ///< a GPU's memory; the emulated one's, in chunks as small as pages
     device_in_chunks,
     pmem,
     pmem_for_gpu,  ///< registered with the emulated driver, where it is persistent memory
@@ -121,9 +121,6 @@ inline std::vector<int> nodes_with_memory() {
     return nodes;
 }
 
-/// Memory for several tiers at once; handles may be as small as other tiers' pages.
-inline constexpr const char* kSpecimenMachine = "memory=4GiB,granularity=4KiB";
-
 /// Its calls go through the fault layer.
 inline DramTier::Options dram_options(Specimen specimen, std::uint64_t capacity_bytes, TierId id) {
     DramTier::Options options{.id = id,
@@ -135,8 +132,7 @@ inline DramTier::Options dram_options(Specimen specimen, std::uint64_t capacity_
         options.numa = {NumaPlacement::Mode::bind, nodes_with_memory()};
     }
     if (specimen == Specimen::dram_pinned) {
-        Emulator::get().ensure(kSpecimenMachine);
-        options.pin_for_device = &Emulator::get().registration();
+        options.pin_for_device = &SpecimenGpu::registration();
     }
     return options;
 }
@@ -155,15 +151,14 @@ inline Result<std::unique_ptr<Tier>> make_tier(Specimen specimen, const ScratchF
         }
         case Specimen::device:
         case Specimen::device_in_chunks: {
-            Emulator::get().ensure(kSpecimenMachine);
-            FROSTLINE_TRY(auto tier,
-                          DeviceTier::create({.id = id,
-                                              .context = Emulator::get().context(),
-                                              .capacity_bytes = capacity_bytes,
-                                              .chunk_bytes = specimen == Specimen::device
-                                                                 ? std::uint64_t{16} << 20
-                                                                 : 2 * kPageBytes,
-                                              .registered = &Emulator::get().registration()}));
+            FROSTLINE_TRY(auto tier, DeviceTier::create(
+                                         {.id = id,
+                                          .context = SpecimenGpu::context(),
+                                          .capacity_bytes = capacity_bytes,
+                                          .chunk_bytes = specimen == Specimen::device
+                                                             ? std::uint64_t{16} << 20
+                                                             : 2 * SpecimenGpu::granularity_bytes(),
+                                          .registered = &SpecimenGpu::registration()}));
             return std::unique_ptr<Tier>(std::move(tier));
         }
         case Specimen::pmem_device: {
