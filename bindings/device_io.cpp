@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <new>
 #include <utility>
 #include <vector>
@@ -12,6 +14,8 @@ namespace frostline {
 namespace {
 
 constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
+// Of one device: more than a training program has streams that save tensors.
+constexpr std::size_t kMostLanes = 16;
 
 Result<int> device_of(const CudaDriver& driver, CUdeviceptr memory) {
     unsigned type = 0;
@@ -41,15 +45,26 @@ Result<DeviceIo::Link*> DeviceIo::link_to(int device) {
     if (const auto found = links_.find(device); found != links_.end()) return found->second.get();
     FROSTLINE_TRY(const CudaDriver* const driver, tiers_.driver());
     FROSTLINE_TRY(auto context, CudaContext::create(*driver, device));
-    FROSTLINE_TRY(CudaStream out, CudaStream::create(context));
-    FROSTLINE_TRY(CudaStream in, CudaStream::create(context));
-    auto link = std::make_unique<Link>(std::move(context), tiers_.registration(), std::move(out),
-                                       std::move(in));
+    auto link = std::make_unique<Link>(std::move(context), tiers_.registration());
     return links_.emplace(device, std::move(link)).first->second.get();
 }
 
-// The device on which the memory lies, if the stream can be waited for at all.
-Result<DeviceIo::Link*> DeviceIo::link_of(CUdeviceptr memory, CUstream stream) {
+Result<const DeviceIo::Lane*> DeviceIo::lane_for(Link& link, CUstream stream) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = link.lanes.find(stream); found != link.lanes.end()) {
+        return &found->second;
+    }
+    if (link.lanes.size() == kMostLanes) {
+        const auto any = std::hash<CUstream>()(stream) % kMostLanes;
+        return &std::next(link.lanes.begin(), static_cast<std::ptrdiff_t>(any))->second;
+    }
+    FROSTLINE_TRY(CudaStream out, CudaStream::create(link.context));
+    FROSTLINE_TRY(CudaStream in, CudaStream::create(link.context));
+    return &link.lanes.emplace(stream, Lane{std::move(out), std::move(in)}).first->second;
+}
+
+// To and from the device on which the memory lies, if the stream can be waited for at all.
+Result<DeviceIo::Route> DeviceIo::route_of(CUdeviceptr memory, CUstream stream) {
     FROSTLINE_TRY(const CudaDriver* const driver, loaded_driver());
     FROSTLINE_TRY_VOID(driver->need({CudaFeature::contexts, CudaFeature::streams}));
     FROSTLINE_TRY(const int device, device_of(*driver, memory));
@@ -63,7 +78,10 @@ Result<DeviceIo::Link*> DeviceIo::link_of(CUdeviceptr memory, CUstream stream) {
                      "the stream captures a graph, which would move nothing when it is replayed: "
                      "store and fetch tensors outside of the capture");
     }
-    return link;
+    const Home home = home_for(*link);
+    if (home != Home::host) return Route{*link, home, stream, stream, stream};
+    FROSTLINE_TRY(const Lane* const lane, lane_for(*link, stream));
+    return Route{*link, home, stream, lane->out.handle(), lane->in.handle()};
 }
 
 Result<DeviceIo::EventRef> DeviceIo::mark(const Link& link, CUstream stream) {
@@ -81,66 +99,71 @@ DeviceIo::Home DeviceIo::home_for(const Link& link) const noexcept {
 Result<TensorId> DeviceIo::put(CUdeviceptr source, std::uint64_t size_bytes, CUstream stream,
                                DeviceSource use) {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    FROSTLINE_TRY(Link* const link, link_of(source, stream));
-    if (home_for(*link) == Home::other_device)
-        return put_by_host(*link, source, size_bytes, stream);
+    FROSTLINE_TRY(const Route route, route_of(source, stream));
+    if (route.home == Home::other_device) return put_by_host(route, source, size_bytes);
     const auto tensor = engine_.allocate(size_bytes);
     if (!tensor) {
         if (tensor.error().code() != Errc::no_space) return tensor.error();
-        return put_by_host(*link, source, size_bytes, stream);
+        return put_by_host(route, source, size_bytes);
     }
-    const auto read = copy_out(*link, source, tensor->pinned, stream, use);
+    const auto read = copy_out(route, source, tensor->pinned, use);
     if (!read) {
         engine_.unpin(tensor->pinned);
         (void)engine_.drop(tensor->id);
         return read.error();
     }
-    pins_.unpin_after(tensor->pinned, *read, way_out(*link, stream));
+    pins_.unpin_after(tensor->pinned, *read);
     return tensor->id;
 }
 
-// Within the device a copy is so fast that the stream itself can do it, and is then done with the
-// source.
-CUstream DeviceIo::way_out(const Link& link, CUstream stream) const noexcept {
-    return home_for(link) == Home::same_device ? stream : link.out.handle();
-}
-CUstream DeviceIo::way_in(const Link& link, CUstream stream) const noexcept {
-    return home_for(link) == Home::same_device ? stream : link.in.handle();
+// What a failed attempt has started may still be using the memory, which is about to be freed.
+template <class Attempt>
+Result<DeviceIo::EventRef> DeviceIo::nothing_left_behind(const Link& link, CUstream way,
+                                                         const Attempt& attempt) {
+    const auto caught = [&]() -> Result<EventRef> {
+        try {
+            return attempt();
+        } catch (const std::bad_alloc&) {
+            return Error(Errc::out_of_memory, 0, "no memory to keep track of a copy");
+        }
+    };
+    auto done = caught();
+    if (!done) (void)synchronize(*link.context, way);
+    return done;
 }
 
 // Returns the event after which the source was read, and the tensor is there. When it fails,
 // nothing is in flight.
-Result<DeviceIo::EventRef> DeviceIo::copy_out(const Link& link, CUdeviceptr source,
-                                              const PinnedBytes& target, CUstream stream,
-                                              DeviceSource use) {
-    const CUstream way = way_out(link, stream);
+Result<DeviceIo::EventRef> DeviceIo::copy_out(const Route& route, CUdeviceptr source,
+                                              const PinnedBytes& target, DeviceSource use) {
+    const Link& link = route.link;
     const auto attempt = [&]() -> Result<EventRef> {
-        if (way != stream) {
-            FROSTLINE_TRY(const EventRef written, mark(link, stream));
-            FROSTLINE_TRY_VOID(wait_for(*link.context, way, *written));
+        if (route.out != route.stream) {
+            FROSTLINE_TRY(const EventRef written, mark(link, route.stream));
+            FROSTLINE_TRY_VOID(wait_for(*link.context, route.out, *written));
         }
-        FROSTLINE_TRY_VOID(link.copies.start_read(source, target.bytes, way));
-        FROSTLINE_TRY(const EventRef read, mark(link, way));
-        if (way != stream && use == DeviceSource::given_back) {
-            FROSTLINE_TRY_VOID(wait_for(*link.context, stream, *read));
+        FROSTLINE_TRY_VOID(link.copies.start_read(source, target.bytes, route.out));
+        FROSTLINE_TRY(const EventRef read, mark(link, route.out));
+        if (route.out != route.stream && use == DeviceSource::given_back) {
+            FROSTLINE_TRY_VOID(wait_for(*link.context, route.stream, *read));
         }
         return read;
     };
-    auto read = attempt();
-    if (!read) (void)synchronize(*link.context, way);
-    return read;
+    return nothing_left_behind(link, route.out, attempt);
 }
 
 // For what the fastest tier cannot take: through a buffer of the host, which waits.
-Result<TensorId> DeviceIo::put_by_host(const Link& link, CUdeviceptr source,
-                                       std::uint64_t size_bytes, CUstream stream) {
+Result<TensorId> DeviceIo::put_by_host(const Route& route, CUdeviceptr source,
+                                       std::uint64_t size_bytes) {
+    const Link& link = route.link;
     std::vector<std::byte> chunk(std::min(kChunkBytes, size_bytes));
     return engine_.put_below(
         size_bytes,
         [&](std::uint64_t offset, std::size_t size) -> Result<std::span<const std::byte>> {
             const auto bytes = std::span(chunk).first(size);
-            const Result<void> started = link.copies.start_read(source + offset, bytes, stream);
-            FROSTLINE_TRY_VOID(synchronize(*link.context, stream));
+            const Result<void> started =
+                link.copies.start_read(source + offset, bytes, route.stream);
+            FROSTLINE_TRY_VOID(synchronize(*link.context, route.stream));
             FROSTLINE_TRY_VOID(started);
             return bytes;
         });
@@ -159,62 +182,62 @@ bool DeviceIo::source_read(TensorId tensor) {
 
 Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t size_bytes,
                            CUstream stream) {
-    FROSTLINE_TRY(Link* const link, link_of(target, stream));
+    FROSTLINE_TRY(const Route route, route_of(target, stream));
     FROSTLINE_TRY(const std::uint64_t stored_bytes, engine_.size_bytes(tensor));
     if (size_bytes != stored_bytes) {
         return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
                      tensor.packed(), stored_bytes, size_bytes);
     }
-    if (home_for(*link) == Home::other_device) {
-        return get_by_host(*link, tensor, target, size_bytes, stream);
-    }
+    if (route.home == Home::other_device) return get_by_host(route, tensor, target, size_bytes);
     const auto pinned = engine_.pin(tensor, Access::read);
     if (!pinned) {
         if (pinned.error().code() != Errc::no_space) return pinned.error();
-        return get_by_host(*link, tensor, target, size_bytes, stream);
+        return get_by_host(route, tensor, target, size_bytes);
     }
-    const auto there = copy_in(*link, *pinned, target, stream);
+    const auto there = copy_in(route, *pinned, target);
     if (!there) {
         engine_.unpin(*pinned);
         return there.error();
     }
-    pins_.unpin_after(*pinned, *there, way_in(*link, stream));
+    pins_.unpin_after(*pinned, *there);
     return ok();
 }
 
 // The target may still be in use by what the stream was given before, and the tensor's own bytes
 // may still be on their way; what the stream is given afterwards waits for the copy.
-Result<DeviceIo::EventRef> DeviceIo::copy_in(const Link& link, const PinnedBytes& source,
-                                             CUdeviceptr target, CUstream stream) {
-    const CUstream way = way_in(link, stream);
+Result<DeviceIo::EventRef> DeviceIo::copy_in(const Route& route, const PinnedBytes& source,
+                                             CUdeviceptr target) {
+    const Link& link = route.link;
     const auto attempt = [&]() -> Result<EventRef> {
-        if (way != stream) {
-            FROSTLINE_TRY(const EventRef free, mark(link, stream));
-            FROSTLINE_TRY_VOID(wait_for(*link.context, way, *free));
+        if (route.in != route.stream) {
+            FROSTLINE_TRY(const EventRef free, mark(link, route.stream));
+            FROSTLINE_TRY_VOID(wait_for(*link.context, route.in, *free));
         }
         for (const EventRef& stored : pins_.events_of(source.tensor->id())) {
-            FROSTLINE_TRY_VOID(wait_for(*link.context, way, *stored));
+            FROSTLINE_TRY_VOID(wait_for(*link.context, route.in, *stored));
         }
-        FROSTLINE_TRY_VOID(link.copies.start_write(target, source.bytes, way));
-        FROSTLINE_TRY(const EventRef there, mark(link, way));
-        if (way != stream) FROSTLINE_TRY_VOID(wait_for(*link.context, stream, *there));
+        FROSTLINE_TRY_VOID(link.copies.start_write(target, source.bytes, route.in));
+        FROSTLINE_TRY(const EventRef there, mark(link, route.in));
+        if (route.in != route.stream) {
+            FROSTLINE_TRY_VOID(wait_for(*link.context, route.stream, *there));
+        }
         return there;
     };
-    auto there = attempt();
-    if (!there) (void)synchronize(*link.context, way);
-    return there;
+    return nothing_left_behind(link, route.in, attempt);
 }
 
-Result<void> DeviceIo::get_by_host(const Link& link, TensorId tensor, CUdeviceptr target,
-                                   std::uint64_t size_bytes, CUstream stream) {
+Result<void> DeviceIo::get_by_host(const Route& route, TensorId tensor, CUdeviceptr target,
+                                   std::uint64_t size_bytes) {
+    const Link& link = route.link;
     FROSTLINE_TRY_VOID(pins_.wait_for(tensor));
     std::vector<std::byte> chunk(std::min(kChunkBytes, size_bytes));
     return engine_.read(
         tensor, size_bytes,
         {.room = [&](std::uint64_t, std::size_t size) { return std::span(chunk).first(size); },
          .full = [&](std::uint64_t offset, std::span<std::byte> bytes) -> Result<void> {
-             const Result<void> started = link.copies.start_write(target + offset, bytes, stream);
-             FROSTLINE_TRY_VOID(synchronize(*link.context, stream));
+             const Result<void> started =
+                 link.copies.start_write(target + offset, bytes, route.stream);
+             FROSTLINE_TRY_VOID(synchronize(*link.context, route.stream));
              return started;
          }});
 }
@@ -226,7 +249,7 @@ void DeviceIo::unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept 
     };
     try {
         if (const auto end = mark_end()) {
-            pins_.unpin_after(pinned, *end, stream);
+            pins_.unpin_after(pinned, *end);
             return;
         }
     } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 // Stores tensors that lie in a framework's own device memory, and brings them back there, in the
-// order of the framework's streams: events tie the copies to its work, and the host waits only for
-// room. No device is assumed: each call is about the one on which its memory lies.
+// order of the framework's streams: events tie the copies to its work. No device is assumed: each
+// call is about the one on which its memory lies. No stream's work holds up another stream's
+// copies, unless there are more streams than lanes.
 #pragma once
 
 #include "bindings/manager.h"
@@ -45,44 +46,52 @@ class DeviceIo {
     void unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept;
 
    private:
-    // What copies from and to one device go through: streams of our own, one for each direction.
-    struct Link {
-        Link(std::shared_ptr<const CudaContext> of, const HostRegistration* registered,
-             CudaStream out_stream, CudaStream in_stream)
-            : context(std::move(of)),
-              copies(context, registered),
-              out(std::move(out_stream)),
-              in(std::move(in_stream)) {}
-        std::shared_ptr<const CudaContext> context;
-        DeviceCopies copies;
+    // Streams of our own, on which the copies of one of the framework's streams wait for it.
+    struct Lane {
         CudaStream out;
         CudaStream in;
+    };
+    struct Link {
+        Link(std::shared_ptr<const CudaContext> of, const HostRegistration* registered)
+            : context(std::move(of)), copies(context, registered) {}
+        std::shared_ptr<const CudaContext> context;
+        DeviceCopies copies;
+        std::map<CUstream, Lane> lanes;  // by the framework's stream
+    };
+    // Where the tensors of the fastest tier lie, as seen from a device.
+    enum class Home : std::uint8_t { host, same_device, other_device };
+    // The streams on which a call's copies run: the framework's own where they stay within the
+    // device, which they leave so fast that they may as well be part of the stream's work.
+    struct Route {
+        const Link& link;
+        Home home;
+        CUstream stream;
+        CUstream out;
+        CUstream in;
     };
     using EventRef = StreamPins::EventRef;
 
     Result<const CudaDriver*> loaded_driver();
     Result<Link*> link_to(int device);
-    Result<Link*> link_of(CUdeviceptr memory, CUstream stream);
-    static Result<EventRef> mark(const Link& link, CUstream stream);
-    CUstream way_out(const Link& link, CUstream stream) const noexcept;
-    CUstream way_in(const Link& link, CUstream stream) const noexcept;
-    Result<EventRef> copy_out(const Link& link, CUdeviceptr source, const PinnedBytes& target,
-                              CUstream stream, DeviceSource use);
-    Result<EventRef> copy_in(const Link& link, const PinnedBytes& source, CUdeviceptr target,
-                             CUstream stream);
-    Result<TensorId> put_by_host(const Link& link, CUdeviceptr source, std::uint64_t size_bytes,
-                                 CUstream stream);
-    Result<void> get_by_host(const Link& link, TensorId tensor, CUdeviceptr target,
-                             std::uint64_t size_bytes, CUstream stream);
-    /// Whether tensors lie in this very device's memory, or in host memory.
-    enum class Home : std::uint8_t { host, same_device, other_device };
+    Result<const Lane*> lane_for(Link& link, CUstream stream);
+    Result<Route> route_of(CUdeviceptr memory, CUstream stream);
     Home home_for(const Link& link) const noexcept;
+    static Result<EventRef> mark(const Link& link, CUstream stream);
+    template <class Attempt>
+    static Result<EventRef> nothing_left_behind(const Link& link, CUstream way,
+                                                const Attempt& attempt);
+    static Result<EventRef> copy_out(const Route& route, CUdeviceptr source,
+                                     const PinnedBytes& target, DeviceSource use);
+    Result<EventRef> copy_in(const Route& route, const PinnedBytes& source, CUdeviceptr target);
+    Result<TensorId> put_by_host(const Route& route, CUdeviceptr source, std::uint64_t size_bytes);
+    Result<void> get_by_host(const Route& route, TensorId tensor, CUdeviceptr target,
+                             std::uint64_t size_bytes);
 
     MigrationEngine& engine_;
     StreamPins& pins_;
     TierSet& tiers_;
 
-    std::mutex mutex_;  // guards the map; links are never removed
+    std::mutex mutex_;  // guards the maps; neither links nor lanes are ever removed
     std::map<int, std::unique_ptr<Link>> links_;
 };
 

@@ -156,7 +156,7 @@ class FROSTLINE_API Manager {
     /// stored can still be read; the tiers are freed with the last copy of the manager and pin.
     Result<void> close();
 
-    /// How many pins there are.
+    /// How many pins callers have; those that end with a stream's work are not counted.
     Result<std::size_t> pins() const;
 
    private:

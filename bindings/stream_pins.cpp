@@ -1,6 +1,7 @@
 // A waiting thread, started with the first pin.
 #include "bindings/stream_pins.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <new>
@@ -9,12 +10,18 @@
 namespace frostline {
 namespace {
 
-// How often the events of several streams are looked at: well below the time that a copy of some
-// MiB takes, and far above what a look costs.
+// How long until the events are looked at again: after a look that found one passed, well below the
+// time that a copy of some MiB takes and far above what a look costs; twice as long each time that
+// none had, because then they wait for kernels.
 constexpr std::chrono::microseconds kLookAgain{50};
+constexpr std::chrono::microseconds kLookAgainAtLast{800};
 
-// A device that failed will not touch the memory any more either.
-bool ended(const Result<bool>& done) {
+// Whether the work before the event has ended. A query may fail without the device having failed,
+// for example for want of memory, so the wait has the last word; a device that failed will not
+// touch the memory any more either.
+bool ended(const CudaEvent& event) {
+    const Result<bool> done = event.done();
+    if (!done) (void)event.synchronize();
     return !done || *done;
 }
 
@@ -29,12 +36,12 @@ StreamPins::~StreamPins() {
     if (thread_.joinable()) thread_.join();
 }
 
-void StreamPins::unpin_after(const PinnedBytes& pinned, EventRef event, CUstream stream) noexcept {
+void StreamPins::unpin_after(const PinnedBytes& pinned, EventRef event) noexcept {
     engine_.unpin_later();
     try {
         const std::lock_guard lock(mutex_);
         if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-        pending_.push_back({pinned, pinned.tensor->id(), event, stream});
+        pending_.push_back({pinned, pinned.tensor->id(), event});
         count_.store(pending_.size(), std::memory_order_release);
         changed_.notify_all();
         return;
@@ -60,36 +67,30 @@ Result<void> StreamPins::wait_for(TensorId tensor) {
     return ok();
 }
 
-bool StreamPins::of_one_stream() const {
-    for (const Pending& each : pending_) {
-        if (each.stream != pending_.front().stream) return false;
-    }
-    return true;
-}
-
 void StreamPins::run() {
     std::unique_lock lock(mutex_);
+    auto pause = kLookAgain;
     while (true) {
         changed_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
         if (pending_.empty()) return;
-        if (of_one_stream()) {
-            const EventRef oldest = pending_.front().event;
-            lock.unlock();
-            (void)oldest->synchronize();
-            lock.lock();
-        }
+        std::list<Pending> passed;
         // New ones are added at the end meanwhile, and nobody else removes any.
-        bool any = false;
         for (auto each = pending_.begin(); each != pending_.end();) {
             lock.unlock();
-            const bool passed = ended(each->event->done());
-            if (passed) engine_.unpin_now(each->pinned);
+            const bool done = ended(*each->event);
+            if (done) engine_.unpin_now(each->pinned);
             lock.lock();
-            each = passed ? pending_.erase(each) : std::next(each);
+            const auto next = std::next(each);
+            if (done) passed.splice(passed.end(), pending_, each);
+            each = next;
             count_.store(pending_.size(), std::memory_order_release);
-            any |= passed;
         }
-        if (!any) changed_.wait_for(lock, kLookAgain);
+        const bool any = !passed.empty();
+        lock.unlock();
+        passed.clear();
+        lock.lock();
+        pause = any ? kLookAgain : std::min(2 * pause, kLookAgainAtLast);
+        if (!any) changed_.wait_for(lock, pause);
     }
 }
 

@@ -1,9 +1,9 @@
 // Pins that end when a stream's work has: whoever queued kernels on a tensor need not wait for them
 // to let go of it.
 //
-// Rule of concurrency. One thread waits for the events, in the order in which they were recorded as
-// long as all are of one stream, and looks at each in turn otherwise, so that no stream's work
-// keeps another's pins. The lock guards the list alone; nobody waits for the driver under it.
+// Rule of concurrency. One thread looks at all events in turn and waits for none of them, because
+// the next event to pass may be of any stream: who waits for room must not depend on another
+// stream's work. The lock guards the list alone; the driver is not called under it.
 #pragma once
 
 #include "migration/migration_engine.h"
@@ -32,9 +32,9 @@ class StreamPins {
     /// Waits until every pin has ended.
     ~StreamPins();
 
-    /// The pin, which is no longer the caller's, ends when `event`, recorded on `stream`, has
-    /// passed. Never fails: where no thread or no memory can be had, it waits here.
-    void unpin_after(const PinnedBytes& pinned, EventRef event, CUstream stream) noexcept;
+    /// The pin, which is no longer the caller's, ends when `event` has passed. Never fails: where
+    /// no thread or no memory can be had, it waits here.
+    void unpin_after(const PinnedBytes& pinned, EventRef event) noexcept;
 
     /// The events of the tensor's pins that have not ended. May throw std::bad_alloc.
     std::vector<EventRef> events_of(TensorId tensor);
@@ -46,11 +46,9 @@ class StreamPins {
         PinnedBytes pinned;
         TensorId tensor;
         EventRef event;
-        CUstream stream;
     };
 
     void run();
-    bool of_one_stream() const;
 
     MigrationEngine& engine_;
     std::atomic<std::size_t> count_{0};  // of pending_; written under the lock

@@ -71,7 +71,7 @@ std::size_t MigrationEngine::pins() const {
     for (const TensorRecord& tensor : table_.by_birth()) {
         pins += tensor.residency.load().pins - tensor.held_pins;
     }
-    return pins;
+    return pins - later_unpins_;
 }
 
 void MigrationEngine::quiesce(Lock& lock) {

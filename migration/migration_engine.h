@@ -147,7 +147,8 @@ class MigrationEngine {
     /// still be read.
     void stop();
 
-    /// The number of pins, held ones not counted.
+    /// The number of pins that somebody has still to end: neither held ones are counted, nor those
+    /// which end by themselves.
     std::size_t pins() const;
 
     EngineStats stats() const;

@@ -32,8 +32,8 @@ class DeviceCopies {
         Memory memory{};
         std::uint64_t size_bytes = 0;  ///< from the address on, at least that much is the same
     };
-    /// What lies at an address.
-    Reach reach(const std::byte* address) const noexcept;
+    /// What lies at an address. Errors: the driver's; it could be anything then.
+    Result<Reach> reach(const std::byte* address) const noexcept;
 
     /// Starts copying device memory to `to`, or there from `from`. Either may cross pieces.
     /// Errors: the driver's; what was started until then goes on.

@@ -48,11 +48,13 @@ TransferPiece DeviceQueue::next_piece(const Extent& extent, std::uint64_t offset
                                       const std::byte* memory) const noexcept {
     const std::uint64_t rest = extent.length_bytes - offset;
     if (memory != nullptr) {
-        const DeviceCopies::Reach reach = copies_.reach(memory);
-        if (reach.memory != DeviceCopies::Memory::pageable) {
-            return {std::min({rest, reach.size_bytes, kPieceBytes}), true};
+        const auto reach = copies_.reach(memory);
+        // What starts the transfer asks again, and reports the error.
+        if (!reach) return {std::min(rest, kPieceBytes), true};
+        if (reach->memory != DeviceCopies::Memory::pageable) {
+            return {std::min({rest, reach->size_bytes, kPieceBytes}), true};
         }
-        return {std::min({rest, reach.size_bytes, kStagingBytes}), false};
+        return {std::min({rest, reach->size_bytes, kStagingBytes}), false};
     }
     return {std::min(rest, kStagingBytes), false};
 }

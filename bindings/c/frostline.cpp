@@ -14,6 +14,7 @@
 #include <utility>
 
 using frostline::Access;
+using frostline::DeviceSource;
 using frostline::Errc;
 using frostline::Error;
 using frostline::Manager;
@@ -132,6 +133,48 @@ frostline_status frostline_put(frostline_context* context, const void* data, siz
     });
 }
 
+frostline_status frostline_put_device(frostline_context* context, const void* device_data,
+                                      size_t size_bytes, void* stream, int keep_source,
+                                      frostline_id* id) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || device_data == nullptr || id == nullptr) {
+            return null_argument("context, device_data or id");
+        }
+        return give(context->manager.put_device(
+                        device_data, size_bytes, stream,
+                        keep_source != 0 ? DeviceSource::kept : DeviceSource::given_back),
+                    id);
+    });
+}
+
+frostline_status frostline_release_source(frostline_context* context, frostline_id id,
+                                          void* stream) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr) return null_argument("context");
+        return context->manager.release_source(TensorId::from_packed(id), stream);
+    });
+}
+
+frostline_status frostline_source_read(frostline_context* context, frostline_id id, int* read) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || read == nullptr) return null_argument("context or read");
+        FROSTLINE_TRY(const bool done, context->manager.source_read(TensorId::from_packed(id)));
+        *read = done ? 1 : 0;
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_get_device(frostline_context* context, frostline_id id,
+                                      void* device_data, size_t size_bytes, void* stream) {
+    return status_of([&]() -> Result<void> {
+        if (context == nullptr || device_data == nullptr) {
+            return null_argument("context or device_data");
+        }
+        return context->manager.get_device(TensorId::from_packed(id), device_data, size_bytes,
+                                           stream);
+    });
+}
+
 frostline_status frostline_adopt(frostline_context* context, void* data, size_t size_bytes,
                                  frostline_release_function release, void* user, int held,
                                  frostline_id* id) {
@@ -206,6 +249,22 @@ frostline_status frostline_pin(frostline_context* context, frostline_id id, int 
     });
 }
 
+frostline_status frostline_allocate(frostline_context* context, size_t size_bytes, frostline_id* id,
+                                    frostline_pinned** pinned) {
+    return status_of([&]() -> Result<void> {
+        if (pinned != nullptr) *pinned = nullptr;
+        if (context == nullptr || id == nullptr || pinned == nullptr) {
+            return null_argument("context, id or pinned");
+        }
+        auto box = std::make_unique<frostline_pinned>();
+        FROSTLINE_TRY(frostline::AllocatedTensor made, context->manager.allocate(size_bytes));
+        box->tensor = std::move(made.pin);
+        *id = made.id.packed();
+        *pinned = box.release();
+        return frostline::ok();
+    });
+}
+
 void* frostline_pinned_data(const frostline_pinned* pinned, size_t* size_bytes) {
     const std::span<std::byte> bytes =
         pinned == nullptr ? std::span<std::byte>() : pinned->tensor.bytes();
@@ -214,6 +273,11 @@ void* frostline_pinned_data(const frostline_pinned* pinned, size_t* size_bytes) 
 }
 
 void frostline_unpin(frostline_pinned* pinned) {
+    delete pinned;
+}
+
+void frostline_unpin_after(frostline_pinned* pinned, void* stream) {
+    if (pinned != nullptr) pinned->tensor.release_after(stream);
     delete pinned;
 }
 

@@ -202,6 +202,41 @@ void define_manager(py::module_& module) {
             },
             unlocked)
         .def(
+            "put_device",
+            [](Manager& manager, std::uintptr_t address, std::size_t size_bytes,
+               std::uintptr_t stream, bool keep_source) {
+                return value_or_throw(manager.put_device(reinterpret_cast<const void*>(address),
+                                                         size_bytes,
+                                                         reinterpret_cast<void*>(stream),
+                                                         keep_source ? DeviceSource::kept
+                                                                     : DeviceSource::given_back))
+                    .packed();
+            },
+            py::arg("address"), py::arg("size_bytes"), py::arg("stream"), py::arg("keep_source"),
+            unlocked)
+        .def(
+            "get_device",
+            [](Manager& manager, Id id, std::uintptr_t address, std::size_t size_bytes,
+               std::uintptr_t stream) {
+                value_or_throw(manager.get_device(TensorId::from_packed(id),
+                                                  reinterpret_cast<void*>(address), size_bytes,
+                                                  reinterpret_cast<void*>(stream)));
+            },
+            unlocked)
+        .def(
+            "release_source",
+            [](Manager& manager, Id id, std::uintptr_t stream) {
+                value_or_throw(manager.release_source(TensorId::from_packed(id),
+                                                      reinterpret_cast<void*>(stream)));
+            },
+            unlocked)
+        .def(
+            "source_read",
+            [](Manager& manager, Id id) {
+                return value_or_throw(manager.source_read(TensorId::from_packed(id)));
+            },
+            unlocked)
+        .def(
             "prefetch",
             [](Manager& manager, Id id) {
                 value_or_throw(manager.prefetch(TensorId::from_packed(id)));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 int use_every_function(const char* folder);
+int use_device_functions(void* source, void* target, size_t size_bytes, void* stream);
 
 #define MUST(condition)                    \
     do {                                   \
@@ -107,4 +108,33 @@ int use_every_function(const char* folder) {
     const frostline_status closed = frostline_close(context);
     if (line == 0) MUST(closed == FROSTLINE_OK);
     return line;
+}
+
+int use_device_functions(void* source, void* target, size_t size_bytes, void* stream) {
+    const char* const options[] = {"device=8MiB", "gpu=0", "dram=8MiB", "calibrate=0", NULL};
+    frostline_context* context = NULL;
+    MUST(frostline_open(options, &context) == FROSTLINE_OK);
+    frostline_id id = 0;
+    MUST(frostline_put_device(context, source, size_bytes, stream, 0, &id) == FROSTLINE_OK);
+    MUST(frostline_get_device(context, id, target, size_bytes, stream) == FROSTLINE_OK);
+    MUST(frostline_drop(context, id) == FROSTLINE_OK);
+    MUST(frostline_put_device(context, source, size_bytes, stream, 1, &id) == FROSTLINE_OK);
+    int read = -1;
+    MUST(frostline_source_read(context, id, &read) == FROSTLINE_OK && (read == 0 || read == 1));
+    MUST(frostline_release_source(context, id, stream) == FROSTLINE_OK);
+
+    frostline_pinned* pinned = NULL;
+    frostline_id made = 0;
+    MUST(frostline_allocate(context, size_bytes, &made, &pinned) == FROSTLINE_OK);
+    size_t size = 0;
+    MUST(frostline_pinned_data(pinned, &size) != NULL && size == size_bytes);
+    MUST(frostline_close(context) == FROSTLINE_BUSY);
+    frostline_unpin_after(pinned, stream);
+    frostline_unpin_after(NULL, stream);
+
+    frostline_tier_stats tier = {.struct_size = sizeof tier};
+    MUST(frostline_get_tier_stats(context, 0, &tier) == FROSTLINE_OK);
+    MUST(strcmp(tier.name, "device") == 0 && strcmp(tier.label, "emulated") == 0);
+    MUST(frostline_close(context) == FROSTLINE_OK);
+    return 0;
 }

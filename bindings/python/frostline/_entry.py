@@ -18,11 +18,11 @@ _PATIENCE = 256
 _SMALLEST_PART = 16
 
 
-def is_movable(tensor, min_bytes):
-    """Whether a tensor is plain dense CPU memory, and its storage worth moving."""
+def is_movable(tensor, min_bytes, device_types):
+    """Whether a tensor is plain dense memory of such devices, and its storage worth moving."""
     if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
         return False
-    if tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_inference():
+    if tensor.device.type not in device_types or tensor.is_quantized or tensor.is_inference():
         return False
     if tensor.is_conj() or tensor.is_neg():
         return False
@@ -34,6 +34,13 @@ def is_movable(tensor, min_bytes):
         return seen_bytes * _SMALLEST_PART >= storage.nbytes()
     except (RuntimeError, NotImplementedError):
         return False  # wrapped by functorch, or without storage
+
+
+def modified_in_place():
+    """The error that backward would raise without hooks."""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an "
+        "inplace operation after it was saved (found by frostline.offload)")
 
 
 class _Alias:
@@ -62,7 +69,7 @@ class _Alias:
             self.freed_memory.add(size_bytes)
 
 
-class _Stored:
+class Stored:
     """Frostline's tensor, dropped when this object goes.
 
     Not the entry's own __del__: a weak reference still gives the object to another thread while its
@@ -76,7 +83,7 @@ class _Stored:
         self.manager = manager
         self.id = tensor_id
         self.size_bytes = size_bytes
-        self.freed_memory = freed_memory
+        self.freed_memory = freed_memory  # None for memory that is not the process's
 
     def __del__(self):
         try:
@@ -84,7 +91,8 @@ class _Stored:
         except Error:
             return  # a forked child, and the tensor is its parent's
         # A backward pass frees as much in gradients of its own as in what it drops here.
-        self.freed_memory.add(self.size_bytes)
+        if self.freed_memory is not None:
+            self.freed_memory.add(self.size_bytes)
 
 
 class Entry:
@@ -107,7 +115,7 @@ class Entry:
         self._patience = _PATIENCE
         self.held = can_count_users()
         tensor_id = manager.adopt(self._address, self._nbytes, self._alias, self.held)
-        self._stored = _Stored(manager, tensor_id, self._nbytes, freed_memory)
+        self._stored = Stored(manager, tensor_id, self._nbytes, freed_memory)
 
     @staticmethod
     def key_of(tensor):
@@ -147,9 +155,7 @@ class Entry:
         stored = self._stored  # before the alias, see _leave_to_others
         alias = self._alias
         if not alias.check():
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an "
-                "inplace operation after it was saved (found by frostline.offload)")
+            raise modified_in_place()
         if stored is None:
             return storage_of(alias.tensor)
         try:

@@ -15,6 +15,8 @@ import warnings
 import weakref
 
 from . import _core
+from ._cuda import Cuda, current_gpu, is_initialised
+from ._device_entry import DeviceEntry, SourceWindow
 from ._entry import Entry, Saved, is_movable
 from ._known_tensors import KnownTensors
 
@@ -29,6 +31,14 @@ def _places(swap):
         return b":".join(os.fsencode(place) for place in swap)
     except TypeError:
         raise TypeError(f"swap: expected a path or a list of paths, not {swap!r}") from None
+
+
+def _size(name, value):
+    try:
+        return _core.parse_byte_size(str(value))
+    except _core.InvalidArgument as error:
+        error.args = (f"{name}: {error}",)
+        raise
 
 
 class offload:  # noqa: N801 (reads like a context manager of the standard library)
@@ -47,13 +57,18 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         numa: where DRAM's pages lie: ``"bind:0,1"``, ``"preferred:0"`` or ``"interleave:0,1"``.
         far_node: a NUMA node whose memory is a tier of its own, such as CXL memory.
         far_bytes: the budget of that tier.
-        pin: register DRAM with the GPU's driver, if there is a GPU.
+        gpu: the GPU that DRAM is pinned for, as CUDA counts them; default: the current one.
+        device_window: of each GPU, the most bytes that stay allocated until their copies have been
+            made; beyond that the GPU waits for the copies.
+        pin: register DRAM with the GPU's driver, so that copies wait for nothing; default: if CUDA
+            is in use already when this is opened.
         verify: checksum everything that leaves DRAM and compare it when it returns.
         calibrate: know the tiers' speeds: from the user's cache, or measured now.
 
     May be entered any number of times, nested or in several threads; opening it once and entering
     it for each step keeps the tiers. Parameters and buffers of modules that run while it is entered
-    are recognised and never moved. CPU tensors only: others pass through.
+    are recognised and never moved. Tensors of the CPU and of NVIDIA GPUs; others pass through. What
+    comes back to a GPU is allocated by PyTorch, on the stream that is current then.
 
     Raises:
         frostline.InvalidArgument: an option that cannot be used.
@@ -62,7 +77,10 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
 
     def __init__(self, dram, pmem=None, swap=None, min_bytes="1MiB", *, pmem_bytes=None,
                  swap_bytes=None, swap_devices=False, numa=None, far_node=None, far_bytes=None,
-                 pin=False, verify=False, calibrate=True):
+                 gpu=None, device_window="256MiB", pin=None, verify=False, calibrate=True):
+        pin = is_initialised() if pin is None else pin
+        if gpu is None and is_initialised():
+            gpu = current_gpu()
         options = {"dram": None if dram is None else str(dram),
                    "pmem": None if pmem is None else os.fsencode(pmem),
                    "pmem_bytes": None if pmem_bytes is None else str(pmem_bytes),
@@ -72,18 +90,18 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
                    "numa": numa,
                    "far_node": None if far_node is None else str(far_node),
                    "far_bytes": None if far_bytes is None else str(far_bytes),
+                   "gpu": None if gpu is None else str(gpu),
                    "pin": str(pin).lower(),
                    "verify": str(verify).lower(),
                    "calibrate": str(calibrate).lower()}
-        try:
-            self._min_bytes = max(1, _core.parse_byte_size(str(min_bytes)))
-        except _core.InvalidArgument as error:
-            error.args = (f"min_bytes: {error}",)
-            raise
+        self._min_bytes = max(1, _size("min_bytes", min_bytes))
+        window_bytes = _size("device_window", device_window)
         self._manager = _core.Manager({k: v for k, v in options.items() if v is not None})
         # As much freed memory as the budget may stay resident, beside it.
         budget = self._manager.stats()["tiers"]["dram"]["budget_bytes"]
         self._freed_memory = _core.FreedMemory(max(budget, _LEAST_TRIMMED_BYTES))
+        self._cuda = Cuda()
+        self._window = SourceWindow(self._manager, self._cuda, window_bytes)
         self._process = os.getpid()
         self._known = KnownTensors()
         self._entries = weakref.WeakValueDictionary()  # storage key -> Entry
@@ -162,13 +180,16 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
         return packed.tensor(self._manager)
 
     def _entry_for(self, tensor):
-        if not is_movable(tensor, self._min_bytes) or self._known.contains(tensor):
+        on_gpu = tensor.device.type in self._cuda.device_types
+        device_types = self._cuda.device_types if on_gpu else ("cpu",)
+        if not is_movable(tensor, self._min_bytes, device_types) or self._known.contains(tensor):
             return None
         found = self._entries.get(Entry.key_of(tensor))
         if found is not None and found.holds(tensor):
             return found
         try:
-            entry = Entry(self._manager, tensor, self._freed_memory)
+            entry = (DeviceEntry(self._manager, tensor, self._cuda, self._window) if on_gpu
+                     else Entry(self._manager, tensor, self._freed_memory))
         except _core.Error as error:
             # Busy: the memory is still lent for an older version of this storage, or was saved by
             # another thread at this moment.
@@ -184,6 +205,7 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
     def _settle_idle(self):
         if os.getpid() != self._process:
             return  # a forked child, and the tensors are its parent's
+        self._window.sweep()
         for _ in range(len(self._held)):
             try:
                 reference = self._held.popleft()

@@ -28,6 +28,10 @@ class WeakStorage:
         """Whether the storage's memory is gone."""
         return self._storage_class._expired(self.key)
 
+    def storage(self):
+        """The storage, or None if its memory is gone."""
+        return self._storage_class._new_with_weak_ptr(self.key)
+
     def __del__(self):
         self._storage_class._free_weak_ref(self.key)
 
@@ -63,4 +67,4 @@ def shared(storage):
 
 def tensor_over(storage, dtype, size, stride, offset):
     """A tensor of the given geometry (offset and strides in elements) on a storage."""
-    return torch.empty(0, dtype=dtype).set_(storage, offset, size, stride)
+    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
