@@ -1,9 +1,12 @@
 // Moves down and up through every tier, both devices, and all ways to end a pin.
 #include "tests/bindings/fault_scenario.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace frostline {
 namespace {
@@ -23,7 +26,7 @@ bool is_empty(const Manager& manager) {
 
 }  // namespace
 
-FaultScenario::FaultScenario() : host_(kBytes) {
+FaultScenario::FaultScenario(bool on_device) : on_device_(on_device), host_(kBytes) {
     const auto memory = [](Framework& device, CUstream stream) {
         device.use();
         return Memory{&device, stream, Framework::allocate(kBytes, stream)};
@@ -47,6 +50,7 @@ bool FaultScenario::in_the_end(const char* what, const std::function<Result<void
         if (done) return true;
         errors_.push_back(std::string(what) + ": " + done.error().message());
     }
+    given_up_.push_back(errors_.back());
     return false;
 }
 
@@ -67,11 +71,19 @@ void FaultScenario::expect_holds(const Memory& memory, CUdeviceptr address, unsi
     EXPECT_EQ(host_, std::vector<unsigned char>(kBytes, value)) << what;
 }
 
+void FaultScenario::write(PinnedTensor pin, const Memory& by, unsigned char value) const {
+    if (on_device_) {
+        fill(by, reinterpret_cast<CUdeviceptr>(pin.bytes().data()), value);
+    } else {
+        std::memset(pin.bytes().data(), value, pin.bytes().size());
+    }
+    pin.release_after(by.stream);
+}
+
 void FaultScenario::allocate(Manager& manager, unsigned char value) {
     (void)in_the_end("allocate", [&]() -> Result<void> {
         FROSTLINE_TRY(AllocatedTensor made, manager.allocate(kBytes));
-        fill(memories_[0], reinterpret_cast<CUdeviceptr>(made.pin.bytes().data()), value);
-        made.pin.release_after(memories_[0].stream);
+        write(std::move(made.pin), memories_[0], value);
         tensors_.push_back({made.id, value});
         return ok();
     });
@@ -105,8 +117,7 @@ void FaultScenario::put_device(Manager& manager, const Memory& from, unsigned ch
 void FaultScenario::rewrite(Manager& manager, Tensor& tensor, unsigned char value) {
     (void)in_the_end("pin to write", [&]() -> Result<void> {
         FROSTLINE_TRY(PinnedTensor pin, manager.pin(tensor.id, Access::write));
-        fill(memories_[2], reinterpret_cast<CUdeviceptr>(pin.bytes().data()), value);
-        pin.release_after(memories_[2].stream);
+        write(std::move(pin), memories_[2], value);
         tensor.value = value;
         return ok();
     });
@@ -115,8 +126,13 @@ void FaultScenario::rewrite(Manager& manager, Tensor& tensor, unsigned char valu
 void FaultScenario::look_at(Manager& manager, const Tensor& tensor) {
     (void)in_the_end("pin to read", [&]() -> Result<void> {
         FROSTLINE_TRY(const PinnedTensor pin, manager.pin(tensor.id, Access::read));
-        expect_holds(memories_[0], reinterpret_cast<CUdeviceptr>(pin.bytes().data()), tensor.value,
-                     "pinned");
+        if (on_device_) {
+            expect_holds(memories_[0], reinterpret_cast<CUdeviceptr>(pin.bytes().data()),
+                         tensor.value, "pinned");
+        } else {
+            const std::vector<std::byte> expected(kBytes, std::byte{tensor.value});
+            EXPECT_TRUE(std::equal(expected.begin(), expected.end(), pin.bytes().begin()));
+        }
         return ok();
     });
 }

@@ -22,7 +22,8 @@ class FaultScenario {
    public:
     static constexpr std::uint64_t kBytes = std::uint64_t{48} << 10;
 
-    FaultScenario();
+    /// `on_device`: the manager has a device tier; else the host reaches what is pinned.
+    explicit FaultScenario(bool on_device);
     FaultScenario(const FaultScenario&) = delete;
     FaultScenario& operator=(const FaultScenario&) = delete;
     ~FaultScenario();
@@ -31,6 +32,8 @@ class FaultScenario {
     void run(Manager& manager);
     /// What went wrong, once for each call; empty if nothing did.
     const std::vector<std::string>& errors() const { return errors_; }
+    /// What never went well, however often it was tried.
+    const std::vector<std::string>& given_up() const { return given_up_; }
     /// Whether the thread still has the context and the capture mode that it had.
     void expect_own_context();
 
@@ -55,18 +58,22 @@ class FaultScenario {
     void get_device(Manager& manager, const Tensor& tensor, const Memory& to);
     void drop_all(Manager& manager);
 
+    /// Through a stream where the host cannot; then the pin ends with its work.
+    void write(PinnedTensor pin, const Memory& by, unsigned char value) const;
     /// Calls until it succeeds, and says whether it ever did.
     bool in_the_end(const char* what, const std::function<Result<void>()>& call);
     static void fill(const Memory& memory, CUdeviceptr address, unsigned char value);
     void expect_holds(const Memory& memory, CUdeviceptr address, unsigned char value,
                       const char* what);
 
+    const bool on_device_;
     Framework first_{0};
     Framework second_{1};
     std::array<Memory, 3> memories_;
     std::vector<unsigned char> host_;
     std::vector<Tensor> tensors_;
     std::vector<std::string> errors_;
+    std::vector<std::string> given_up_;
 };
 
 }  // namespace frostline
