@@ -234,6 +234,8 @@ Result<DeviceIo::EventRef> DeviceIo::copy_in(const Route& route, const PinnedByt
 Result<void> DeviceIo::get_by_host(const Route& route, TensorId tensor, CUdeviceptr target,
                                    std::uint64_t size_bytes) {
     const Link& link = route.link;
+    // The stream may have been made to wait for whoever still writes the tensor.
+    FROSTLINE_TRY_VOID(synchronize(*link.context, route.stream));
     FROSTLINE_TRY_VOID(pins_.wait_for(tensor));
     std::vector<std::byte> chunk(std::min(kChunkBytes, size_bytes));
     return engine_.read(

@@ -45,15 +45,29 @@ CudaContext::~CudaContext() {
 CudaContext::Scope::Scope(const CudaContext& context) noexcept
     : driver_(context.driver_),
       entered_(driver_.check("cuCtxPushCurrent", driver_.cuCtxPushCurrent(context.context_))) {
+    if (!entered_) return;
     // The mode becomes the thread's former one.
-    if (entered_) (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+    entered_ = driver_.check("cuThreadExchangeStreamCaptureMode",
+                             driver_.cuThreadExchangeStreamCaptureMode(&mode_));
+    if (!entered_) leave();
 }
 
 CudaContext::Scope::~Scope() {
     if (!entered_) return;
-    (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+    // The thread is the caller's, who could not know that it was changed: a refusal is not taken
+    // for an answer at once. What did change the mode has changed what it was given, too.
+    if (driver_.cuThreadExchangeStreamCaptureMode(&mode_) != CUDA_SUCCESS &&
+        mode_ != CU_STREAM_CAPTURE_MODE_RELAXED) {
+        (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+    }
+    leave();
+}
+
+void CudaContext::Scope::leave() noexcept {
     CUcontext popped = nullptr;
-    (void)driver_.cuCtxPopCurrent(&popped);
+    if (driver_.cuCtxPopCurrent(&popped) != CUDA_SUCCESS && popped == nullptr) {
+        (void)driver_.cuCtxPopCurrent(&popped);
+    }
 }
 
 }  // namespace frostline

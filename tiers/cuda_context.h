@@ -39,6 +39,8 @@ class CudaContext {
         const Result<void>& entered() const noexcept { return entered_; }
 
        private:
+        void leave() noexcept;
+
         const CudaDriver& driver_;
         Result<void> entered_;
         CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;

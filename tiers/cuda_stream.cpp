@@ -1,7 +1,18 @@
-// Thin: one driver call each, in the context that owns the object.
+// Thin: one driver call each, in the context that owns the object; a wait is asked for twice.
 #include "tiers/cuda_stream.h"
 
 namespace frostline {
+namespace {
+
+// A wait that fails has not waited, and whoever asked for it is about to give up the memory that
+// the work uses. So it is asked again: a device that has failed fails again, and works no more.
+template <class Wait>
+Result<void> wait_in_earnest(const CudaContext& context, const Wait& wait) noexcept {
+    const Result<void> waited = context.run(wait);
+    return waited ? waited : context.run(wait);
+}
+
+}  // namespace
 
 Result<CudaEvent> CudaEvent::create(std::shared_ptr<const CudaContext> context) noexcept {
     const CudaDriver& driver = context->driver();
@@ -48,8 +59,9 @@ Result<bool> CudaEvent::done() const noexcept {
 
 Result<void> CudaEvent::synchronize() const noexcept {
     const CudaDriver& driver = context_->driver();
-    return context_->run(
-        [&] { return driver.check("cuEventSynchronize", driver.cuEventSynchronize(event_)); });
+    return wait_in_earnest(*context_, [&] {
+        return driver.check("cuEventSynchronize", driver.cuEventSynchronize(event_));
+    });
 }
 
 Result<CudaStream> CudaStream::create(std::shared_ptr<const CudaContext> context) noexcept {
@@ -94,8 +106,9 @@ Result<void> wait_for(const CudaContext& context, CUstream stream,
 
 Result<void> synchronize(const CudaContext& context, CUstream stream) noexcept {
     const CudaDriver& driver = context.driver();
-    return context.run(
-        [&] { return driver.check("cuStreamSynchronize", driver.cuStreamSynchronize(stream)); });
+    return wait_in_earnest(context, [&] {
+        return driver.check("cuStreamSynchronize", driver.cuStreamSynchronize(stream));
+    });
 }
 
 }  // namespace frostline
