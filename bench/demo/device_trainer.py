@@ -10,6 +10,7 @@ from typing import Callable
 
 from children import Child, run_child
 from device_settings import (
+    LEARNING_RATE,
     LINK_SCALE,
     PCIE_4_X16_BYTES_PER_S,
     PLAIN_EMULATED_MEMORY,
@@ -72,7 +73,7 @@ class DeviceTrainer:
         report.unlink(missing_ok=True)
         shape = [f"--{name}={value}" for name, value in asdict(self._plan.shape).items()]
         command = [
-            *[str(self._program), *shape, f"--steps={self._plan.steps}"],
+            *[str(self._program), *shape, f"--steps={self._plan.steps}", f"--lr={LEARNING_RATE}"],
             *[f"--text={self._folder / 'text'}", f"--losses={losses}", f"--report={report}"],
             *(self._offload(plain) if mode == "offloaded" else []),
         ]
@@ -144,7 +145,8 @@ class DeviceTrainer:
             "frostline": report["version"],
             "device": f"{report['device']} ({report['label']})",
             "links": self._links(environment),
-            "operations": operations and {kind: in_seconds(each) for kind, each in operations.items()},
+            "operations": operations
+            and {kind: in_seconds(columns) for kind, columns in operations.items()},
             "misuses": report.get("misuses", 0),
             "stats": {
                 "tiers": {name: tiers[name] for name in TIER_TITLES if name in tiers},

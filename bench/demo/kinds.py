@@ -50,6 +50,11 @@ def kind_of(summary: dict) -> Kind:
     return KINDS[summary["kind"]]
 
 
+def device_label(summary: dict) -> str | None:
+    """Whether the device is real or emulated; None where there is none."""
+    return summary["tiers"].get("device", {}).get("label")
+
+
 def peaks_of(summary: dict) -> tuple[int, int]:
     """Peak memory in bytes, plain and offloaded."""
     peak = kind_of(summary).peak

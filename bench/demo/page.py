@@ -11,7 +11,7 @@ from pathlib import Path
 
 from charts import Frame, resident_chart, thin, tier_panel, tier_timeline
 from compare import describe_saving
-from kinds import kind_of, peaks_of
+from kinds import device_label, kind_of, peaks_of
 from overlap import render_overlap
 from settings import TIER_TITLES, as_size, as_time
 from summary import machine_lines
@@ -29,9 +29,10 @@ def relative(
 
 
 def card(label: str, figure: str, *details: str) -> str:
+    """One figure; `label` is HTML, all else text."""
     lines = "<br>".join(escape(detail) for detail in details)
     return (
-        f'<div class="card"><h2>{escape(label)}</h2><p class="figure">{escape(figure)}</p>'
+        f'<div class="card"><h2>{label}</h2><p class="figure">{escape(figure)}</p>'
         f'<p class="detail">{lines}</p></div>'
     )
 
@@ -51,18 +52,19 @@ def render_cards(summary: dict) -> str:
     kind = kind_of(summary)
     plain, offloaded = peaks_of(summary)
     fastest, tier = next(iter(summary["tiers"].items()))
+    label = f" {tag('device', summary)}" if device_label(summary) == "emulated" else ""
     same = summary["losses_identical"] and summary["weights_identical"]
     count = len(summary["losses"]["plain"])
     return "".join(
         [
             card(
-                f"Peak {kind.memory}",
+                f"Peak {kind.memory}{label}",
                 typographic(f"{(offloaded - plain) / plain:+.0%}"),
                 f"plain {as_size(plain)}",
                 f"offloaded {as_size(offloaded)}",
             ),
             card(
-                "Step time",
+                f"Step time{label}",
                 f"{summary['step_ratio']:.2f}\u202f\u00d7",
                 f"plain {as_time(summary['step_plain_s'])}",
                 f"offloaded {as_time(summary['step_offloaded_s'])}",

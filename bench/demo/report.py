@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from compare import describe_saving
-from kinds import kind_of, peaks_of
+from kinds import device_label, kind_of, peaks_of
 from overlap import describe_overlap
 from page import render_page
 from settings import TIER_TITLES, as_size, as_time
@@ -35,7 +35,8 @@ def aligned(rows: list[list[str]], right: set[int]) -> list[str]:
 
 
 def run_rows(summary: dict) -> list[list[str]]:
-    """Rows of (what, plain, offloaded, difference)."""
+    """Rows of (what, plain, offloaded, difference). Figures of an emulated device say so."""
+    emulated = ", emulated" if device_label(summary) == "emulated" else ""
     rows = [["", "plain", "offloaded", ""]]
     same = summary["losses_hex"]
     losses = zip(summary["losses"]["plain"], summary["losses"]["offloaded"])
@@ -49,16 +50,16 @@ def run_rows(summary: dict) -> list[list[str]]:
     name = f"final weights, {kind.hash_name}"
     rows.append([name, hashes["plain"][:11], hashes["offloaded"][:11], verdict])
     peaks = peaks_of(summary)
-    rows.append([f"peak {kind.memory}", *map(as_size, peaks), describe_saving(*peaks)])
+    rows.append([f"peak {kind.memory}{emulated}", *map(as_size, peaks), describe_saving(*peaks)])
     times = summary["step_plain_s"], summary["step_offloaded_s"]
     ratio = f"{summary['step_ratio']:.2f} times"
-    rows.append(["step time, median", *map(as_time, times), ratio])
+    rows.append([f"step time, median{emulated}", *map(as_time, times), ratio])
     spread = summary["step_spread_s"]
     ranges = [f"{spread[m][0]:.2f}..{spread[m][1]:.2f} s" for m in ("plain", "offloaded")]
     timed = sum(len(run) for run in summary["step_times_s"]["plain"])
     rows.append(["  lowest..highest", *ranges, f"{timed} steps of each"])
     if summary["overlap"]:
-        rows.append(["copies beside kernels", "", *describe_overlap(summary["overlap"])])
+        rows.append([f"copies beside kernels{emulated}", "", *describe_overlap(summary["overlap"])])
     return rows
 
 
