@@ -47,5 +47,7 @@ def choose_driver(build: Path, named: str | None) -> Driver:
             )
         return Driver(DRIVER, is_gpu=True)
     if not emulator.exists():
-        raise UsageError(f"there is no GPU, and {emulator} is missing: ./run demo --device builds it")
+        raise UsageError(
+            f"there is no GPU, and {emulator} is missing: ./run demo --device builds it"
+        )
     return Driver(str(emulator), is_gpu=False)

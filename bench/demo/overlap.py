@@ -1,7 +1,7 @@
 """How far copies hid behind kernels, from what a device says ran on it: figures and lanes.
 
-Operations are a dict by kind ("kernel", "to_device", "from_device", "other") of three lists of equal
-length, "start_s", "end_s" (monotonic seconds) and "bytes".
+Operations are a dict by kind ("kernel", "to_device", "from_device", "other") of three lists of
+equal length, "start_s", "end_s" (monotonic seconds) and "bytes".
 """
 
 from __future__ import annotations

@@ -163,7 +163,8 @@ def time_table(summary: dict) -> str:
     ranges = [f"{as_time(low)} to {as_time(high)}" for low, high in spread]
     rows.append(["Lowest to highest step", *ranges, ""])
     peaks = peaks_of(summary)
-    rows.append([f"Peak {kind_of(summary).memory}", *map(as_size, peaks), escape(describe_saving(*peaks))])
+    saving = escape(describe_saving(*peaks))
+    rows.append([f"Peak {kind_of(summary).memory}", *map(as_size, peaks), saving])
     return table(["", "Plain", "Offloaded", "Ratio"], rows, "Medians over all timed steps")
 
 
@@ -261,7 +262,8 @@ def render_page(summary: dict, series: dict) -> str:
     timeline: {"time_s" and each tier by its name}, lists of equal length, in bytes;
     plain_marks, offloaded_marks: per step its start, its end, and maybe between them those of the
     forward and the backward pass;
-    plain_resident, offloaded_resident: samples (time, resident bytes, of these from files), or None;
+    plain_resident, offloaded_resident: samples (time, resident bytes, of these from files), or
+    None;
     operations: what ran on the device, see overlap.py, or None.
     """
     tiers, timeline_data = render_tiers(summary, series)

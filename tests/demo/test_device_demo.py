@@ -62,8 +62,8 @@ def test_every_tier_is_used_within_its_budget(quick):
 def test_what_is_emulated_is_called_so_everywhere(quick):
     output, summary, page, _ = quick
     assert summary["tiers"]["device"]["label"] == "emulated"
-    for part in ("device (emulated)", "peak device memory, emulated", "step time, median, emulated"):
-        assert part in output
+    assert "device (emulated)" in output
+    assert "peak device memory, emulated" in output and "step time, median, emulated" in output
     assert re.search(r"^  device .* emulated$", output, re.M)
     assert "emulated links: 250 MB/s to the device" in output and "PCIe 4 x16" in output
     assert 'Step time <span class="tag emulated">emulated</span>' in page

@@ -1,4 +1,4 @@
-"""What the demo of the device tier says when something goes wrong, with a stand-in for its trainer."""
+"""What the demo of a device says when something goes wrong, with a stand-in for its trainer."""
 
 import json
 import os
