@@ -155,21 +155,22 @@ def tier_timeline(
     tiers: dict[str, list[int]],
     steps: list[float],
     end_s: float,
-    all_bytes: int,
-    dram_budget: int,
+    kept: tuple[str, int],
+    budget: tuple[str, int],
 ) -> str:
-    """The stacked timeline: bytes of the tiers on top of each other, DRAM at the bottom, which is
-    why its budget, and no other, can be a line here. `all_bytes` is what a plain run keeps."""
+    """The stacked timeline: bytes of the tiers on top of each other, the fastest at the bottom,
+    which is why its `budget`, and no other, can be a line here. `kept` is what a plain run keeps.
+    Both have a name and bytes."""
     total = [sum(values) for values in zip(*tiers.values())]
-    frame = Frame(900, 330, end_s, 1.12 * max(max(total), all_bytes, 1))
+    frame = Frame(900, 330, end_s, 1.12 * max(max(total), kept[1], 1))
     parts = [draw_grid(frame), draw_steps(frame, steps)]
     low = [0] * len(times)
     for name, values in tiers.items():
         high = [below + own for below, own in zip(low, values)]
         parts.append(draw_area(frame, times, low, high, name))
         low = high
-    parts.append(draw_level(frame, dram_budget, f"DRAM budget {as_size(dram_budget)}"))
-    parts.append(draw_level(frame, all_bytes, f"all activations {as_size(all_bytes)}"))
+    for name, size_bytes in (budget, kept):
+        parts.append(draw_level(frame, size_bytes, f"{name} {as_size(size_bytes)}"))
     text = "Bytes held by each tier while training. " + "; ".join(
         f"{name} at most {as_size(max(values))}" for name, values in tiers.items()
     )

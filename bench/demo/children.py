@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-TRAIN = Path(__file__).with_name("train.py")
 TICK_S = 0.2  # how often the progress bar may move while a child is busy
 SILENCE_LIMIT_S = 300.0  # no step takes this long; a child that is silent for so long hangs
 
@@ -28,58 +26,66 @@ class ChildFailed(Exception):
         self.output = output
 
 
-def run_child(
-    job: dict, folder: Path, environment: dict, on_tick: Callable[[dict | None], None]
-) -> dict:
-    """Trains as `job` says and returns the result of train.py.
+@dataclass(frozen=True)
+class Child:
+    """A process to run: `mode` is what errors call it, and `read_line` makes an event of a line of
+    its standard output, or None of one that is none."""
+
+    mode: str
+    command: list[str]
+    environment: dict[str, str]
+    read_line: Callable[[bytes], dict | None]
+
+
+def run_child(child: Child, folder: Path, on_tick: Callable[[dict | None], None]) -> None:
+    """Runs it to its end; `folder` is for its standard error.
 
     `on_tick` gets each event of the child, and None a few times a second in between. On any
     exception, Ctrl-C included, the child has ended before the exception leaves this function.
     """
-    job_file, errors = folder / "job.json", folder / "stderr.txt"
-    result = folder / "result.json"
-    result.unlink(missing_ok=True)
-    job_file.write_text(json.dumps({**job, "result": str(result)}), encoding="utf-8")
+    errors = folder / "stderr.txt"
     with open(errors, "wb") as stderr:
-        child = subprocess.Popen(
-            [sys.executable, str(TRAIN), str(job_file)],
+        process = subprocess.Popen(
+            child.command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env=environment,
+            env=child.environment,
         )
     try:
-        silent = not _follow(child, on_tick)
+        silent = not _follow(process, child.read_line, on_tick)
     finally:
-        _end(child)
+        _end(process)
     output = errors.read_text(encoding="utf-8", errors="replace")
     if silent:
-        line = f"the {job['mode']} run made no progress for {SILENCE_LIMIT_S:.0f} s"
+        line = f"the {child.mode} run made no progress for {SILENCE_LIMIT_S:.0f} s"
         raise ChildFailed(line, output)
-    if child.returncode != 0:
-        raise ChildFailed(describe_death(job["mode"], child.returncode, output), output)
-    return json.loads(result.read_text(encoding="utf-8"))
+    if process.returncode != 0:
+        raise ChildFailed(describe_death(child.mode, process.returncode, output), output)
 
 
-def _follow(child: subprocess.Popen, on_tick: Callable[[dict | None], None]) -> bool:
+def _follow(
+    process: subprocess.Popen,
+    read_line: Callable[[bytes], dict | None],
+    on_tick: Callable[[dict | None], None],
+) -> bool:
     """Hands on events until the child closes its output; False when it stays silent too long."""
     pending = b""
     heard = time.monotonic()
     with selectors.DefaultSelector() as selector:
-        selector.register(child.stdout, selectors.EVENT_READ)
+        selector.register(process.stdout, selectors.EVENT_READ)
         while time.monotonic() - heard < SILENCE_LIMIT_S:
             if not selector.select(TICK_S):
                 on_tick(None)
                 continue
-            piece = os.read(child.stdout.fileno(), 65536)
+            piece = os.read(process.stdout.fileno(), 65536)
             if not piece:
-                child.wait()
+                process.wait()
                 return True
             heard = time.monotonic()
             *lines, pending = (pending + piece).split(b"\n")
-            for line in lines:
-                if line.startswith(b'{"event"'):  # libraries may print lines of their own
-                    on_tick(json.loads(line))
+            for event in filter(None, map(read_line, lines)):
+                on_tick(event)
     return False
 
 

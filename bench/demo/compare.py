@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from settings import TIER_NAMES, as_size
+from kinds import Kind
+from settings import as_size
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,20 @@ def check_losses(plain: list[dict], offloaded: list[dict]) -> Check:
     return Check("losses_identical", True, f"{len(reference)} losses, every bit the same")
 
 
-def check_weights(plain: list[dict], offloaded: list[dict]) -> Check:
+def check_weights(plain: list[dict], offloaded: list[dict], hash_name: str) -> Check:
     """All weights after the last step must have the same hash in every run."""
-    hashes = {run["weights_sha256"] for run in plain + offloaded}
+    hashes = {run["weights_hash"] for run in plain + offloaded}
     if len(hashes) == 1:
-        return Check("weights_identical", True, f"sha256 {hashes.pop()[:16]}…")
-    mine, theirs = plain[0]["weights_sha256"], offloaded[0]["weights_sha256"]
+        return Check("weights_identical", True, f"{hash_name} {hashes.pop()[:16]}…")
+    mine, theirs = plain[0]["weights_hash"], offloaded[0]["weights_hash"]
     detail = f"final weights differ: plain {mine[:16]}…, offloaded {theirs[:16]}…"
     return Check("weights_identical", False, detail)
 
 
 def check_budgets(tiers: dict[str, dict]) -> Check:
     """No tier may ever have held one byte more than its budget."""
-    for name in TIER_NAMES:
-        peak, budget = tiers[name]["peak_bytes"], tiers[name]["budget_bytes"]
+    for name, tier in tiers.items():
+        peak, budget = tier["peak_bytes"], tier["budget_bytes"]
         if peak > budget:
             detail = f"{name} held {peak} bytes with a budget of {budget}"
             return Check("budgets_kept", False, detail)
@@ -66,20 +67,43 @@ def check_budgets(tiers: dict[str, dict]) -> Check:
 
 
 def check_tiers_used(tiers: dict[str, dict]) -> Check:
-    """A tier that held nothing shows nothing: then the demo did not do what it claims."""
-    unused = [name for name in TIER_NAMES if tiers[name]["peak_bytes"] == 0]
+    """A tier that held nothing, or that nothing moved into and out of, shows nothing: then the demo
+    did not do what it claims."""
+    needed = ("peak_bytes", "moved_in_bytes", "moved_out_bytes")
+    unused = [name for name, tier in tiers.items() if not all(tier[key] for key in needed)]
     if unused:
         return Check("tiers_used", False, f"never used: {', '.join(unused)}")
-    return Check("tiers_used", True, "all three tiers held activations")
+    return Check("tiers_used", True, "every tier held some of it, and passed it on")
 
 
-def check_all(plain: list[dict], offloaded: list[dict], tiers: dict[str, dict]) -> list[Check]:
+def check_limit(offloaded: list[dict], kind: Kind) -> Check:
+    """Where the memory itself was limited, no run may have had more of it."""
+    for run in offloaded:
+        peak, limit = run[f"{kind.peak}_bytes"], run.get("limit_bytes")
+        if limit is not None and peak > limit:
+            detail = f"an offloaded run took {peak} bytes of {kind.memory}, more than {limit}"
+            return Check("limit_kept", False, detail)
+    return Check("limit_kept", True, f"the limit of {kind.memory} was kept, where there was one")
+
+
+def check_misuse(runs: list[dict]) -> Check:
+    """An emulated driver reports calls that a real one would have answered with wrong data."""
+    count = sum(run.get("misuses", 0) for run in runs)
+    detail = f"the emulated driver reported {count} cases of misuse"
+    return Check("no_misuse", count == 0, detail)
+
+
+def check_all(
+    plain: list[dict], offloaded: list[dict], tiers: dict[str, dict], kind: Kind
+) -> list[Check]:
     """All checks; the demo fails if one of them does."""
     return [
         check_losses(plain, offloaded),
-        check_weights(plain, offloaded),
+        check_weights(plain, offloaded, kind.hash_name),
         check_budgets(tiers),
         check_tiers_used(tiers),
+        check_limit(offloaded, kind),
+        check_misuse(plain + offloaded),
     ]
 
 

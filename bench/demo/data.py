@@ -1,19 +1,8 @@
-"""The text that the demo trains on, and the batches cut from it: the same bytes, the same order."""
+"""The batches cut from the text that the demo trains on: the same bytes in the same order."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
-
-# Texts of the project itself, so that nothing has to be downloaded.
-TEXT_PATTERNS = ("LICENSE", "README.md", "docs/**/*.md")
-
-
-def collect_text(root: Path) -> bytes:
-    """The project's own texts below `root`, one after the other, sorted by path."""
-    found = [path for pattern in TEXT_PATTERNS for path in sorted(root.glob(pattern))]
-    return b"\n".join(path.read_bytes() for path in found if path.is_file())
 
 
 class Batches:

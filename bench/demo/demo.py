@@ -7,65 +7,58 @@ must be the same bit for bit, otherwise the exit status is 1.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
-import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Callable
 
-from children import ChildFailed, run_child
-from data import collect_text
-from progress import Progress
+from children import ChildFailed
+from device_settings import DEVICE_FULL, DEVICE_GPU, DEVICE_QUICK
+from device_trainer import DeviceTrainer, check_program
+from gpu import choose_driver
+from process_trainer import ProcessTrainer, check_packages
 from report import clear_report, render_table, write_report
-from settings import (
-    FULL,
-    LONG_ROUND_S,
-    MIB,
-    MIN_OFFLOAD_BYTES,
-    QUICK,
-    Plan,
-    default_threads,
-    tier_budgets,
-)
+from rounds import Rounds, Trainer
+from settings import FULL, QUICK, Plan, UsageError
 from summary import summarise
-from workspace import (
-    MEMORY_FILE_SYSTEMS,
-    WorkspaceError,
-    check_space,
-    file_system_type,
-    workspace,
-)
+from texts import collect_text
+from workspace import WorkspaceError, workspace
 
 ROOT = Path(__file__).resolve().parents[2]
-SEED = 20
-SPARE_BYTES = 64 * MIB  # a demo does not fill a file system to the last block
 SHAPE_OPTIONS = ("layers", "width", "heads", "context", "batch")
-
-
-class UsageError(Exception):
-    """The demo cannot start as it was called; the text is one line for the user."""
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="demo.py", description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--quick", action="store_true", help="a smaller model, for a first look and for tests")
+    add(
+        "--device",
+        action="store_true",
+        help="train on a GPU, or an emulated one, with device memory for half of what it takes",
+    )
     add("--steps", type=int, metavar="N", help="steps of each run; the first one warms up")
     add("--rounds", type=int, metavar="N", help="how often plain and offloaded take turns")
     for option in SHAPE_OPTIONS:
         add(f"--{option}", type=int, metavar="N", help=f"{option} of the model or its batches")
-    add("--threads", type=int, metavar="N", help="threads of each run")
+    add("--threads", type=int, metavar="N", help="threads of each run, not with --device")
     add("--text", type=Path, metavar="FILE", help="train on this file [the project's texts]")
     add("--out", type=Path, default=Path("report"), metavar="DIR", help="report goes here [report]")
     add("--workdir", type=Path, metavar="DIR", help="tiers lie here [$TMPDIR, or this directory]")
     add("--pmem-dir", type=Path, metavar="DIR", help="pmem file lies here, for real DAX [workdir]")
+    add(
+        "--build",
+        type=Path,
+        default=ROOT / "build",
+        metavar="DIR",
+        help="where the project was built, for --device [build]",
+    )
     return parser.parse_args(arguments)
 
 
-def make_plan(options: argparse.Namespace) -> Plan:
+def make_plan(options: argparse.Namespace, preset: Plan) -> Plan:
     """The preset with the changes that the command line asks for."""
-    preset = QUICK if options.quick else FULL
     changes = {name: getattr(options, name) for name in SHAPE_OPTIONS}
     shape = replace(preset.shape, **{k: v for k, v in changes.items() if v is not None})
     steps = preset.steps if options.steps is None else options.steps
@@ -80,6 +73,8 @@ def make_plan(options: argparse.Namespace) -> Plan:
         raise UsageError(f"--rounds must be at least 1, not {rounds}")
     if options.threads is not None and options.threads < 1:
         raise UsageError(f"--threads must be at least 1, not {options.threads}")
+    if options.threads is not None and options.device:
+        raise UsageError("--threads does not go with --device: kernels run where the driver says")
     return Plan(shape, steps, rounds)
 
 
@@ -96,117 +91,32 @@ def read_text(options: argparse.Namespace, plan: Plan) -> bytes:
     return text
 
 
-def check_packages() -> None:
-    for package, advice in (
-        ("torch", "install PyTorch for this Python"),
-        ("frostline", "build the project and put build/python on PYTHONPATH"),
-    ):
-        if importlib.util.find_spec(package) is None:
-            raise UsageError(f"the Python package {package} is missing: {advice}")
-
-
-class DemoRun:
-    """The child processes of one demo run, and what they measured."""
-
-    def __init__(self, plan: Plan, options: argparse.Namespace, folder: Path, text: bytes):
-        self.plan = plan
-        self.folder = folder
-        self.may_stop_early = options.rounds is None
-        self.pmem_folder = options.pmem_dir or folder
-        self.runs: dict[str, list[dict]] = {"plain": [], "offloaded": []}
-        self.progress = Progress(2 * plan.rounds, plan.steps, sys.stderr)
-        self.threads = options.threads or default_threads()
-        (folder / "text").write_bytes(text)
-        (folder / "swap").mkdir()
-
-    def run_all(self) -> None:
-        """Plain and offloaded take turns, so that a slow minute of the machine hits both."""
-        try:
-            for turn in range(1, self.plan.rounds + 1):
-                started = time.monotonic()
-                self._run("plain", turn)
-                self._run("offloaded", turn)
-                if self.may_stop_early and time.monotonic() - started > LONG_ROUND_S:
-                    break
-        finally:
-            self.progress.finish()
-
-    def _run(self, mode: str, turn: int) -> None:
-        self.progress.child(f"{mode}, round {turn} of {self.plan.rounds}")
-        job = {
-            "mode": mode,
-            "shape": asdict(self.plan.shape),
-            "steps": self.plan.steps,
-            "seed": SEED,
-            "threads": self.threads,
-            "text": str(self.folder / "text"),
-            "count_saved": mode == "plain" and turn == 1,
-            "tiers": self._tiers() if mode == "offloaded" else None,
-        }
-        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
-        result = run_child(job, self.folder, environment, self.progress.tick)
-        self.runs[mode].append(result)
-
-    def _tiers(self) -> dict:
-        """Arguments of frostline.offload, from what the first plain run saved."""
-        budgets = tier_budgets(self.runs["plain"][0]["activations"]["bytes"])
-        sizes = {name: f"{size // MIB}MiB" for name, size in budgets.items()}
-        if self.pmem_folder == self.folder:
-            check_space(self.folder.parent, budgets["pmem"] + budgets["swap"] + SPARE_BYTES)
-        else:
-            check_space(self.folder.parent, budgets["swap"] + SPARE_BYTES)
-            check_space(self.pmem_folder, budgets["pmem"])
-        return {
-            "dram": sizes["dram"],
-            "pmem": str(self.pmem_folder / f"{self.folder.name}.pmem"),
-            "swap": str(self.folder / "swap"),
-            "min_bytes": f"{MIN_OFFLOAD_BYTES // MIB}MiB",
-            "pmem_bytes": sizes["pmem"],
-            "swap_bytes": sizes["swap"],
-        }
-
-    def clean(self) -> None:
-        """Removes the pmem file where it does not lie in the working directory."""
-        (self.pmem_folder / f"{self.folder.name}.pmem").unlink(missing_ok=True)
-
-    def notes(self) -> list[str]:
-        found = []
-        if file_system_type(self.folder) in MEMORY_FILE_SYSTEMS:
-            found.append("The working directory is held in memory: the swap tier saves none.")
-        rounds = len(self.runs["offloaded"])
-        if rounds < self.plan.rounds:
-            found.append(f"Rounds run: {rounds} of {self.plan.rounds}, because they took long.")
-        return found
-
-    def series(self) -> dict:
-        """What the charts show: the last run of each mode."""
-        plain, offloaded = self.runs["plain"][-1], self.runs["offloaded"][-1]
-        return {
-            "timeline": offloaded["timeline"],
-            "plain_marks": plain["marks"],
-            "offloaded_marks": offloaded["marks"],
-            "plain_resident": plain["resident"],
-            "offloaded_resident": offloaded["resident"],
-        }
+def prepare(options: argparse.Namespace) -> tuple[Plan, Callable[[Path], Trainer]]:
+    """What to train, and what makes a trainer in a folder that has the text."""
+    if not options.device:
+        check_packages()
+        plan = make_plan(options, QUICK if options.quick else FULL)
+        return plan, lambda folder: ProcessTrainer(plan, folder, options.pmem_dir, options.threads)
+    program = check_program(options.build)
+    driver = choose_driver(options.build, os.environ.get("FROSTLINE_CUDA_DRIVER"))
+    full = DEVICE_GPU if driver.is_gpu else DEVICE_FULL
+    plan = make_plan(options, DEVICE_QUICK if options.quick else full)
+    return plan, lambda folder: DeviceTrainer(plan, folder, options.pmem_dir, program, driver)
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the children, prints the table and writes the report; the exit status."""
-    check_packages()
-    plan = make_plan(options)
+    plan, make_trainer = prepare(options)
     text = read_text(options, plan)
     clear_report(options.out)
     print("Training the same model plain and offloaded, one after the other.", flush=True)
     with workspace(options.workdir) as folder:
-        demo = DemoRun(plan, options, folder, text)
-        try:
-            demo.run_all()
-        finally:
-            demo.clean()
-        runs = demo.runs
-        summary = summarise(plan, runs["plain"], runs["offloaded"], demo.notes())
-        series = demo.series()
-    write_report(options.out, summary, series)
+        (folder / "text").write_bytes(text)
+        rounds = Rounds(plan, make_trainer(folder), may_stop_early=options.rounds is None)
+        rounds.run_all()
+        runs = rounds.runs
+        summary = summarise(plan, runs["plain"], runs["offloaded"], rounds.notes())
+    write_report(options.out, summary, rounds.series())
     print(f"\n{render_table(summary)}\n\nReport: {options.out / 'index.html'}")
     return 0 if summary["passed"] else 1
 

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from charts import Frame, resident_chart, thin, tier_panel, tier_timeline
 from compare import describe_saving
-from settings import TIER_NAMES, TIER_TITLES, as_size
+from kinds import device_label, kind_of, peaks_of
+from overlap import render_overlap
+from settings import TIER_TITLES, as_size, as_time
+from summary import machine_lines
 
 HERE = Path(__file__).parent
 
@@ -22,13 +25,14 @@ def relative(
     """(step starts, times, end) in seconds since the first step started."""
     origin = marks[0][0]
     starts = [mark[0] - origin for mark in marks]
-    return starts, [time - origin for time in times], marks[-1][3] - origin
+    return starts, [time - origin for time in times], marks[-1][-1] - origin
 
 
 def card(label: str, figure: str, *details: str) -> str:
+    """One figure; `label` is HTML, all else text."""
     lines = "<br>".join(escape(detail) for detail in details)
     return (
-        f'<div class="card"><h2>{escape(label)}</h2><p class="figure">{escape(figure)}</p>'
+        f'<div class="card"><h2>{label}</h2><p class="figure">{escape(figure)}</p>'
         f'<p class="detail">{lines}</p></div>'
     )
 
@@ -38,25 +42,32 @@ def typographic(text: str) -> str:
     return text.replace("-", "\u2212").replace("%", "\u202f%")
 
 
+def where_of(name: str) -> str:
+    """A tier's name as a place in a sentence."""
+    return "device memory" if name == "device" else TIER_TITLES[name]
+
+
 def render_cards(summary: dict) -> str:
     """The four figures that the demo is about."""
-    plain, offloaded = summary["peak_rss_plain_bytes"], summary["peak_rss_offloaded_bytes"]
-    dram = summary["tiers"]["dram"]
+    kind = kind_of(summary)
+    plain, offloaded = peaks_of(summary)
+    fastest, tier = next(iter(summary["tiers"].items()))
+    label = f" {tag('device', summary)}" if device_label(summary) == "emulated" else ""
     same = summary["losses_identical"] and summary["weights_identical"]
     count = len(summary["losses"]["plain"])
     return "".join(
         [
             card(
-                "Peak memory",
+                f"Peak {kind.memory}{label}",
                 typographic(f"{(offloaded - plain) / plain:+.0%}"),
                 f"plain {as_size(plain)}",
                 f"offloaded {as_size(offloaded)}",
             ),
             card(
-                "Step time",
+                f"Step time{label}",
                 f"{summary['step_ratio']:.2f}\u202f\u00d7",
-                f"plain {summary['step_plain_s']:.2f} s",
-                f"offloaded {summary['step_offloaded_s']:.2f} s",
+                f"plain {as_time(summary['step_plain_s'])}",
+                f"offloaded {as_time(summary['step_offloaded_s'])}",
             ),
             card(
                 "Result",
@@ -65,10 +76,10 @@ def render_cards(summary: dict) -> str:
                 "compared bit by bit",
             ),
             card(
-                "Activations",
-                as_size(summary["activation_bytes"]),
-                "saved in each step;",
-                f"at most {as_size(dram['budget_bytes'])} may stay in DRAM",
+                kind.moves.capitalize(),
+                as_size(summary["kept_bytes"]),
+                kind.kept,
+                f"at most {as_size(tier['budget_bytes'])} may stay in {where_of(fastest)}",
             ),
         ]
     )
@@ -91,7 +102,7 @@ def tag(name: str, summary: dict) -> str:
 def legend(summary: dict) -> str:
     items = [
         f'<li><i class="key {name}"></i>{TIER_TITLES[name]} {tag(name, summary)}</li>'
-        for name in reversed(TIER_NAMES)  # in the order in which they are stacked
+        for name in reversed(summary["tiers"])  # in the order in which they are stacked
     ]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
@@ -112,8 +123,7 @@ def table(head: list[str], rows: list[list[str]], caption: str) -> str:
 def tier_table(summary: dict) -> str:
     steps = max(summary["offloaded_steps"], 1)
     rows = []
-    for name in TIER_NAMES:
-        tier = summary["tiers"][name]
+    for name, tier in summary["tiers"].items():
         sizes = [
             as_size(tier["budget_bytes"]),
             as_size(tier["peak_bytes"]),
@@ -142,16 +152,19 @@ def time_table(summary: dict) -> str:
     """Medians of a step and of its parts, the range of the steps, and peak memory."""
     rows = []
     for title, key in (("Forward", "forward_s"), ("Backward", "backward_s")):
+        if key not in summary:
+            continue
         plain, offloaded = summary[key]["plain"], summary[key]["offloaded"]
-        rows.append([title, f"{plain:.2f} s", f"{offloaded:.2f} s", f"{offloaded / plain:.2f}"])
+        rows.append([title, as_time(plain), as_time(offloaded), f"{offloaded / plain:.2f}"])
     whole = summary["step_plain_s"], summary["step_offloaded_s"]
     ratio = f"{summary['step_ratio']:.2f}"
-    rows.append(["Whole step", *(f"{seconds:.2f} s" for seconds in whole), ratio])
+    rows.append(["Whole step", *map(as_time, whole), ratio])
     spread = [summary["step_spread_s"][mode] for mode in ("plain", "offloaded")]
-    ranges = [f"{low:.2f} to {high:.2f} s" for low, high in spread]
+    ranges = [f"{as_time(low)} to {as_time(high)}" for low, high in spread]
     rows.append(["Lowest to highest step", *ranges, ""])
-    peaks = summary["peak_rss_plain_bytes"], summary["peak_rss_offloaded_bytes"]
-    rows.append(["Peak memory", *map(as_size, peaks), escape(describe_saving(*peaks))])
+    peaks = peaks_of(summary)
+    saving = escape(describe_saving(*peaks))
+    rows.append([f"Peak {kind_of(summary).memory}", *map(as_size, peaks), saving])
     return table(["", "Plain", "Offloaded", "Ratio"], rows, "Medians over all timed steps")
 
 
@@ -167,42 +180,44 @@ def hover_data(times: list[float], lines: dict[str, list[int]], end_s: float) ->
 
 def render_tiers(summary: dict, series: dict) -> tuple[str, dict]:
     """The stacked timeline, a panel for each tier and the table; and the timeline's hover data."""
-    timeline = series["timeline"]
+    timeline, kind = series["timeline"], kind_of(summary)
     starts, times, end_s = relative(series["offloaded_marks"], timeline["time_s"])
-    values = [timeline[name] for name in TIER_NAMES]
+    names = list(summary["tiers"])
+    values = [timeline[name] for name in names]
     shown_times, shown = thin(times, values, end_s)
-    tiers = dict(zip(TIER_NAMES, shown))
+    tiers = dict(zip(names, shown))
     chart = tier_timeline(
         shown_times,
         tiers,
         starts,
         end_s,
-        summary["activation_bytes"],
-        summary["tiers"]["dram"]["budget_bytes"],
+        (f"all {kind.moves}", summary["kept_bytes"]),
+        (f"{TIER_TITLES[names[0]]} budget", summary["tiers"][names[0]]["budget_bytes"]),
     )
     panels = []
-    for name, own in zip(TIER_NAMES, values):
+    for name, own in zip(names, values):
         panel_times, (panel_values,) = thin(times, [own], end_s, columns=150)
         budget = summary["tiers"][name]["budget_bytes"]
         drawing = tier_panel(name, panel_times, panel_values, starts, end_s, budget)
         caption = f"<figcaption>{TIER_TITLES[name]} {tag(name, summary)}</figcaption>"
         panels.append(f"<figure>{caption}{drawing}</figure>")
     html = (
-        "<section><h2>Where the activations were</h2>"
-        "<p>One offloaded run. Each hill is a training step: the forward pass saves activations, "
-        "the backward pass uses them up in reverse order. While a tensor moves, it takes room in "
-        "two tiers.</p>"
+        f"<section><h2>Where the {kind.moves} were</h2>"
+        f"<p>One offloaded run. {kind.hills} While a tensor moves, it takes room in two tiers.</p>"
         f'{legend(summary)}<div class="chart" data-chart="timeline">{chart}</div>'
         '<p class="readout" id="timeline-values" aria-live="polite"></p>'
         f'<h3>Each tier against its budget</h3><div class="panels">{"".join(panels)}</div>'
         f"{tier_table(summary)}</section>"
     )
-    named = {TIER_TITLES[name]: tiers[name] for name in TIER_NAMES}
+    named = {TIER_TITLES[name]: tiers[name] for name in names}
     return html, hover_data(shown_times, named, end_s)
 
 
-def render_resident(summary: dict, series: dict) -> tuple[str, dict]:
-    """Resident memory of both processes on one axis, and its hover data."""
+def render_resident(summary: dict, series: dict) -> tuple[str, dict | None]:
+    """Resident memory of both processes on one axis, and its hover data; nothing where that is not
+    the memory that the demo is about."""
+    if series["plain_resident"] is None:
+        return "", None
     runs, end_s = {}, 0.0
     for mode in ("plain", "offloaded"):
         samples = series[f"{mode}_resident"]
@@ -212,7 +227,7 @@ def render_resident(summary: dict, series: dict) -> tuple[str, dict]:
     drawn = {}
     for mode, (times, resident) in runs.items():
         shown_times, (drawn[mode],) = thin(times, [resident], end_s)
-    peaks = {mode: summary[f"peak_rss_{mode}_bytes"] for mode in drawn}
+    peaks = dict(zip(("plain", "offloaded"), peaks_of(summary)))
     chart = resident_chart(shown_times, drawn, end_s, peaks)
     html = (
         "<section><h2>Memory of the process</h2>"
@@ -228,12 +243,11 @@ def render_resident(summary: dict, series: dict) -> tuple[str, dict]:
 
 def render_facts(summary: dict) -> str:
     """How it was measured: the notes, then the run in one line."""
-    shape, versions = summary["plan"]["shape"], summary["versions"]
+    shape = summary["plan"]["shape"]
     run = (
         f"{shape['layers']} layers, width {shape['width']}, {shape['heads']} heads, batch of "
         f"{shape['batch']} \u00d7 {shape['context']} bytes, {summary['parameters']:,} weights, "
-        f"AdamW; {summary['threads']} threads; torch {versions['torch']}, frostline "
-        f"{versions['frostline']}, Python {versions['python']}."
+        f"AdamW; {'; '.join(machine_lines(summary))}; Python {summary['versions']['python']}."
     )
     items = "".join(f"<li>{escape(note)}</li>" for note in summary["notes"])
     return (
@@ -245,14 +259,18 @@ def render_facts(summary: dict) -> str:
 def render_page(summary: dict, series: dict) -> str:
     """The whole page. `series` has, all times in monotonic seconds of one process:
 
-    timeline: {"time_s", "dram", "pmem", "swap"}, lists of equal length, in bytes;
-    plain_marks, offloaded_marks: per step its start, end of forward, of backward, its end;
-    plain_resident, offloaded_resident: samples (time, resident bytes, of these from files).
+    timeline: {"time_s" and each tier by its name}, lists of equal length, in bytes;
+    plain_marks, offloaded_marks: per step its start, its end, and maybe between them those of the
+    forward and the backward pass;
+    plain_resident, offloaded_resident: samples (time, resident bytes, of these from files), or
+    None;
+    operations: what ran on the device, see overlap.py, or None.
     """
     tiers, timeline_data = render_tiers(summary, series)
     resident, resident_data = render_resident(summary, series)
     # "</" inside a script element would end it; JSON may write the slash escaped.
-    data = json.dumps({"timeline": timeline_data, "resident": resident_data}).replace("</", "<\\/")
+    shown = {"timeline": timeline_data, "resident": resident_data}
+    data = json.dumps(shown).replace("</", "<\\/")
     style = (HERE / "page.css").read_text(encoding="utf-8")
     script = (HERE / "page.js").read_text(encoding="utf-8")
     return f"""<!doctype html>
@@ -267,12 +285,13 @@ def render_page(summary: dict, series: dict) -> str:
 </head>
 <body>
 <header><p class="name">Frostline</p>
-<h1>The same training, with cold activations below the frost line</h1>
+<h1>The same training, with cold {kind_of(summary).moves} below the frost line</h1>
 {render_verdict(summary)}</header>
 <main>
 <div class="cards">{render_cards(summary)}</div>
 {tiers}
 {resident}
+{render_overlap(summary, series)}
 <section><h2>Losses and times</h2>{loss_table(summary)}{time_table(summary)}</section>
 {render_facts(summary)}
 </main>

@@ -7,8 +7,12 @@ import os
 from pathlib import Path
 
 from compare import describe_saving
+from kinds import device_label, kind_of, peaks_of
+from overlap import describe_overlap
 from page import render_page
-from settings import TIER_NAMES, TIER_TITLES, as_size
+from settings import TIER_TITLES, as_size, as_time
+from summary import machine_lines
+
 
 def tier_label(name: str, tier: dict) -> str:
     """The label as it is printed: what is emulated, and by what."""
@@ -31,7 +35,8 @@ def aligned(rows: list[list[str]], right: set[int]) -> list[str]:
 
 
 def run_rows(summary: dict) -> list[list[str]]:
-    """Rows of (what, plain, offloaded, difference)."""
+    """Rows of (what, plain, offloaded, difference). Figures of an emulated device say so."""
+    emulated = ", emulated" if device_label(summary) == "emulated" else ""
     rows = [["", "plain", "offloaded", ""]]
     same = summary["losses_hex"]
     losses = zip(summary["losses"]["plain"], summary["losses"]["offloaded"])
@@ -39,26 +44,29 @@ def run_rows(summary: dict) -> list[list[str]]:
         equal = same["plain"][step] == same["offloaded"][step]
         verdict = "same bits" if equal else "DIFFERENT"
         rows.append([f"loss, step {step + 1}", f"{plain:.9f}", f"{offloaded:.9f}", verdict])
-    hashes = summary["weights_sha256"]
+    hashes = summary["weights_hash"]
     verdict = "same bits" if summary["weights_identical"] else "DIFFERENT"
-    rows.append(["final weights, sha256", hashes["plain"][:11], hashes["offloaded"][:11], verdict])
-    peaks = summary["peak_rss_plain_bytes"], summary["peak_rss_offloaded_bytes"]
-    rows.append(["peak resident memory", *map(as_size, peaks), describe_saving(*peaks)])
+    kind = kind_of(summary)
+    name = f"final weights, {kind.hash_name}"
+    rows.append([name, hashes["plain"][:11], hashes["offloaded"][:11], verdict])
+    peaks = peaks_of(summary)
+    rows.append([f"peak {kind.memory}{emulated}", *map(as_size, peaks), describe_saving(*peaks)])
     times = summary["step_plain_s"], summary["step_offloaded_s"]
     ratio = f"{summary['step_ratio']:.2f} times"
-    rows.append(["step time, median", *(f"{t:.2f} s" for t in times), ratio])
+    rows.append([f"step time, median{emulated}", *map(as_time, times), ratio])
     spread = summary["step_spread_s"]
     ranges = [f"{spread[m][0]:.2f}..{spread[m][1]:.2f} s" for m in ("plain", "offloaded")]
     timed = sum(len(run) for run in summary["step_times_s"]["plain"])
     rows.append(["  lowest..highest", *ranges, f"{timed} steps of each"])
+    if summary["overlap"]:
+        rows.append([f"copies beside kernels{emulated}", "", *describe_overlap(summary["overlap"])])
     return rows
 
 
 def tier_rows(summary: dict) -> list[list[str]]:
     """Rows of (tier, budget, peak, moved in and out for each step, label)."""
     rows = [["tier", "budget", "peak", "in / step", "out / step", ""]]
-    for name in TIER_NAMES:
-        tier = summary["tiers"][name]
+    for name, tier in summary["tiers"].items():
         moved = [
             as_size(tier[key] // max(summary["offloaded_steps"], 1))
             for key in ("moved_in_bytes", "moved_out_bytes")
@@ -70,18 +78,13 @@ def tier_rows(summary: dict) -> list[list[str]]:
 
 def render_table(summary: dict) -> str:
     """The whole table as text, at most 100 columns wide."""
-    shape, versions = summary["plan"]["shape"], summary["versions"]
+    shape = summary["plan"]["shape"]
     head = (
         f"GPT-2-shaped model: {shape['layers']} layers, width {shape['width']}, batch of "
         f"{shape['batch']} x {shape['context']} bytes, {summary['parameters'] / 1e6:.1f} million "
         "weights"
     )
-    machine = (
-        f"torch {versions['torch']}, frostline {versions['frostline']}, "
-        f"{summary['threads']} threads; a step saves {as_size(summary['activation_bytes'])} of "
-        "activations"
-    )
-    lines = [head, machine, "", *aligned(run_rows(summary), {1, 2}), ""]
+    lines = [head, *machine_lines(summary), "", *aligned(run_rows(summary), {1, 2}), ""]
     lines += aligned(tier_rows(summary), {1, 2, 3, 4})
     failed = [check for check in summary["checks"] if not check["passed"]]
     lines.append("")

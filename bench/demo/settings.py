@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 MIB = 1 << 20
 GIB = 1 << 30
 
-TIER_NAMES = ("dram", "pmem", "swap")
-TIER_TITLES = {"dram": "DRAM", "pmem": "pmem", "swap": "swap"}
+# All tiers that a run may have, fastest first.
+TIER_TITLES = {"device": "device", "dram": "DRAM", "pmem": "pmem", "swap": "swap"}
 
 # Smaller tensors (layer-norm statistics, log-sums of the softmax) are left where they are: they
 # are a thousandth of the bytes and most of the tensors.
@@ -21,6 +21,10 @@ LONG_ROUND_S = 90.0
 
 # More threads than this make the small demo model bound by the start of parallel regions.
 MAX_DEFAULT_THREADS = 8
+
+
+class UsageError(Exception):
+    """The demo cannot start, or not go on, as it was called; the text is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +90,8 @@ def as_size(size_bytes: int) -> str:
     if size_bytes >= MIB:
         return f"{size_bytes / MIB:.1f} MiB"
     return f"{size_bytes} B" if size_bytes < 1024 else f"{size_bytes / 1024:.0f} KiB"
+
+
+def as_time(seconds: float) -> str:
+    """Seconds as a person reads them: 1.25 s, 12.5 ms."""
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1e3:.1f} ms"

@@ -115,10 +115,11 @@ def run(job: dict) -> dict:
             training.step(count if index == 0 else None)
             say(event="step", index=index)
     return {
+        "kind": "process",
         "mode": job["mode"],
         "losses": training.losses,
         "losses_hex": [loss.hex() for loss in training.losses],
-        "weights_sha256": weights_sha256(training.model),
+        "weights_hash": weights_sha256(training.model),
         "parameters": sum(p.numel() for p in training.model.parameters()),
         "marks": training.marks,
         "resident_before_bytes": before,
@@ -128,6 +129,7 @@ def run(job: dict) -> dict:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "frostline": training.mode.version,
+        "operations": None,
         **training.mode.finish(),
     }
 

@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Iterator
 
-from settings import as_size
+from settings import MIB, as_size
 
+SPARE_BYTES = 64 * MIB  # a demo does not fill a file system to the last block
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
 
 
@@ -59,6 +60,23 @@ def check_space(folder: Path, needed_bytes: int) -> None:
             f"{folder} has {as_size(free_bytes)} free and {as_size(needed_bytes)} are needed; "
             "give another place with --workdir or --pmem-dir"
         )
+
+
+def check_tier_space(folder: Path, pmem_folder: Path | None, budgets: dict[str, int]) -> None:
+    """Raises when there is no room for a swap tier in `folder` and a pmem tier in `pmem_folder`,
+    or in `folder`, too, without one."""
+    if pmem_folder is None:
+        check_space(folder.parent, budgets["pmem"] + budgets["swap"] + SPARE_BYTES)
+    else:
+        check_space(folder.parent, budgets["swap"] + SPARE_BYTES)
+        check_space(pmem_folder, budgets["pmem"])
+
+
+def memory_notes(folder: Path) -> list[str]:
+    """What a reader must know of the place where the tiers lie."""
+    if file_system_type(folder) in MEMORY_FILE_SYSTEMS:
+        return ["The working directory is held in memory: the swap tier saves none."]
+    return []
 
 
 def file_system_type(folder: Path) -> str:

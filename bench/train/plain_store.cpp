@@ -22,6 +22,14 @@ Result<ActivationStore::Allocated> PlainStore::allocate(std::uint64_t size_bytes
     return Allocated{address, address};
 }
 
+std::uint64_t PlainStore::bytes_below(std::uint64_t size_bytes) const noexcept {
+    std::uint64_t below = 0;
+    for (const auto& [address, size] : sizes_) {
+        if (size < size_bytes) below += size;
+    }
+    return below;
+}
+
 void PlainStore::drop(Handle handle) noexcept {
     free_by_size_[sizes_[handle]].push_back(handle);
 }

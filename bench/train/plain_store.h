@@ -24,6 +24,8 @@ class PlainStore final : public ActivationStore {
     void prefetch(Handle) noexcept override {}
     void drop(Handle handle) noexcept override;
     std::uint64_t peak_device_bytes() const noexcept override { return held_bytes_; }
+    /// Bytes of the tensors of less than `size_bytes` each, with what is kept for new ones.
+    std::uint64_t bytes_below(std::uint64_t size_bytes) const noexcept;
 
    private:
     Device& device_;

@@ -49,20 +49,51 @@ nlohmann::json tiers_json(const ManagerStats& stats) {
     return tiers;
 }
 
-nlohmann::json timeline_json(const std::vector<UsageSample>& timeline) {
-    nlohmann::json samples = nlohmann::json::array();
-    for (const UsageSample& sample : timeline) {
-        samples.push_back({{"time_ns", sample.time_ns}, {"used_bytes", sample.used_bytes}});
+// Columns, and not a row for each sample: there are thousands, and the tiers' names once are
+// enough.
+nlohmann::json timeline_json(const TrainingOutcome& outcome) {
+    nlohmann::json columns = {{"time_ns", nlohmann::json::array()}};
+    for (const UsageSample& sample : outcome.timeline) {
+        columns["time_ns"].push_back(sample.time_ns);
+        for (std::size_t i = 0; i < sample.used_bytes.size(); ++i) {
+            columns[outcome.tiers->tiers[i].name].push_back(sample.used_bytes[i]);
+        }
     }
-    return samples;
+    return columns;
+}
+
+const char* kind_name(int kind) {
+    switch (kind) {
+        case FROSTLINE_EMULATOR_KERNEL:
+            return "kernel";
+        case FROSTLINE_EMULATOR_COPY_H2D:
+            return "to_device";
+        case FROSTLINE_EMULATOR_COPY_D2H:
+            return "from_device";
+        default:
+            return "other";
+    }
+}
+
+nlohmann::json work_json(const EmulatedWork& work) {
+    nlohmann::json operations = nlohmann::json::object();
+    for (const frostline_emulator_operation& each : work.operations) {
+        nlohmann::json& columns = operations[kind_name(each.kind)];
+        columns["start_ns"].push_back(each.start_ns);
+        columns["end_ns"].push_back(each.end_ns);
+        columns["bytes"].push_back(each.bytes);
+    }
+    return operations;
 }
 
 nlohmann::json report_json(const Options& options, const TrainingOutcome& outcome) {
     const ModelShape& shape = options.shape;
     nlohmann::json losses = nlohmann::json::array();
+    nlohmann::json starts = nlohmann::json::array();
     nlohmann::json seconds = nlohmann::json::array();
     for (const StepOutcome& step : outcome.steps) {
         losses.push_back(step.loss);
+        starts.push_back(step.start_ns);
         seconds.push_back(step.seconds);
     }
     nlohmann::json report = {{"device", outcome.device_name},
@@ -76,17 +107,24 @@ nlohmann::json report_json(const Options& options, const TrainingOutcome& outcom
                              {"learning_rate", options.optimizer.learning_rate},
                              {"plan", plan_json(shape)},
                              {"peak_device_bytes", outcome.peak_device_bytes},
+                             {"fixed_device_bytes", outcome.fixed_device_bytes},
                              {"losses", losses},
+                             {"step_start_ns", starts},
                              {"step_seconds", seconds},
+                             {"version", version()},
                              {"weights_hash", hash_text(outcome.weights_hash)}};
     if (outcome.tiers) {
         report["tiers"] = tiers_json(*outcome.tiers);
-        report["timeline"] = timeline_json(outcome.timeline);
+        report["timeline"] = timeline_json(outcome);
         report["use_stalls"] = outcome.tiers->use_stalls;
         report["use_stall_ns"] = outcome.tiers->use_stall_ns;
         report["store_stalls"] = outcome.tiers->store_stalls;
         report["store_stall_ns"] = outcome.tiers->store_stall_ns;
         report["moves"] = outcome.tiers->moves;
+    }
+    if (outcome.work) {
+        report["operations"] = work_json(*outcome.work);
+        report["misuses"] = outcome.work->misuses;
     }
     return report;
 }

@@ -62,7 +62,9 @@ Result<StepOutcome> train_step(Model& model, const Batch& batch, const Options& 
     if (!std::isfinite(loss)) {
         return Error(Errc::io, 0, "the loss of step {} is {}: lower --lr", number, loss);
     }
-    return StepOutcome{number, loss, took.count()};
+    const auto since_boot =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(start.time_since_epoch());
+    return StepOutcome{number, static_cast<std::uint64_t>(since_boot.count()), loss, took.count()};
 }
 
 }  // namespace
@@ -96,11 +98,14 @@ Result<TrainingOutcome> train(const Options& options,
         on_step(step);
     }
     outcome.peak_device_bytes = model->resident_bytes() + plain.peak_device_bytes();
+    outcome.fixed_device_bytes =
+        model->resident_bytes() + plain.bytes_below(OffloadStore::kSmallestMovedBytes);
     if (offloading) {
         outcome.peak_device_bytes += offloading->peak_device_bytes();
         outcome.tiers = offloading->manager().stats();
         outcome.timeline = offloading->manager().timeline();
     }
+    outcome.work = emulated_work(CudaDriver::library_from_environment());
     FROSTLINE_TRY(outcome.weights_hash, hash_weights(*model));
     return outcome;
 }

@@ -47,16 +47,50 @@ def run_tiny(tmp_path):
 
 
 @pytest.fixture
+def make_device_run(make_run):
+    """Builds the result of one run of frostline_train, as device_trainer.py makes it."""
+
+    def build(mode, peak_device=100 << 20, limit=None, **values):
+        result = make_run(mode, **values)
+        del result["peak_rss_bytes"]
+        kernels = {"start_s": [10.0, 14.0, 15.0], "end_s": [12.0, 14.5, 16.0], "bytes": [0, 0, 0]}
+        copies = {"start_s": [14.25], "end_s": [15.25], "bytes": [1 << 20]}
+        result.update(
+            kind="device",
+            peak_device_bytes=peak_device,
+            kept_bytes=90 << 20,
+            marks=[[mark[0], mark[-1]] for mark in result["marks"]],
+            resident=None,
+            threads=None,
+            torch=None,
+            frostline="0.1.0",
+            device="Frostline emulated device (emulated)",
+            links="emulated links: 250 MB/s to the device, 250 MB/s from it",
+            operations={"kernel": kernels, "to_device": copies},
+            misuses=0,
+        )
+        if mode == "offloaded":
+            result["limit_bytes"] = limit
+            tier = result["stats"]["tiers"]["dram"]
+            result["stats"]["tiers"]["device"] = {**tier, "kind": "device", "label": "emulated"}
+            result["timeline"]["device"] = [50 << 20, 60 << 20, 10 << 20]
+        return result
+
+    return build
+
+
+@pytest.fixture
 def make_run():
     """Builds the result of one child process, as train.py writes it, from its losses."""
 
     def build(mode, losses=(5.5, 4.25), weights="ab" * 32, peak_rss=2 << 30, step_s=2.0, **tiers):
         marks = [[10 + i * step_s + part * step_s / 3 for part in range(4)] for i in range(3)]
         result = {
+            "kind": "process",
             "mode": mode,
             "losses": list(losses),
             "losses_hex": [float(loss).hex() for loss in losses],
-            "weights_sha256": weights,
+            "weights_hash": weights,
             "parameters": 1_000_000,
             "marks": marks,
             "resident_before_bytes": 300 << 20,
@@ -66,6 +100,7 @@ def make_run():
             "threads": 2,
             "torch": "2.13.0",
             "frostline": None,
+            "operations": None,
         }
         if mode == "offloaded":
             result["frostline"] = "0.1.0"

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 import compare
+from kinds import DEVICE
 
 
 def next_float(value):
@@ -51,8 +52,8 @@ def test_differing_plain_runs_blame_the_machine(make_run):
 
 
 def test_differing_weights_fail(make_run):
-    check = compare.check_weights([make_run("plain")], [make_run("offloaded", weights="cd" * 32)])
-    assert not check.passed
+    runs = [make_run("plain")], [make_run("offloaded", weights="cd" * 32)]
+    assert not compare.check_weights(*runs, "sha256").passed
 
 
 def test_one_byte_over_budget_fails(make_run):
@@ -67,6 +68,28 @@ def test_unused_tier_fails(make_run):
     tiers = make_run("offloaded", pmem=0)["stats"]["tiers"]
     check = compare.check_tiers_used(tiers)
     assert not check.passed and check.detail == "never used: pmem"
+
+
+@pytest.mark.parametrize("key", ["moved_in_bytes", "moved_out_bytes"])
+def test_a_tier_through_which_nothing_moves_fails(make_run, key):
+    tiers = make_run("offloaded")["stats"]["tiers"]
+    tiers["swap"][key] = 0
+    assert compare.check_tiers_used(tiers).detail == "never used: swap"
+
+
+def test_one_byte_over_the_limit_of_the_device_fails(make_device_run):
+    within = make_device_run("offloaded", peak_device=50 << 20, limit=50 << 20)
+    over = make_device_run("offloaded", peak_device=(50 << 20) + 1, limit=50 << 20)
+    assert compare.check_limit([within], DEVICE).passed
+    check = compare.check_limit([within, over], DEVICE)
+    assert not check.passed and check.detail.startswith("an offloaded run took 52428801 bytes")
+
+
+def test_misuse_of_the_driver_fails(make_device_run):
+    plain, offloaded = make_device_run("plain"), make_device_run("offloaded")
+    assert compare.check_misuse([plain, offloaded]).passed
+    offloaded["misuses"] = 1
+    assert not compare.check_misuse([plain, offloaded]).passed
 
 
 def test_saving_in_words():

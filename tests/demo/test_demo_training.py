@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 import data  # noqa: E402
 import measure  # noqa: E402
 import model  # noqa: E402
+import texts  # noqa: E402
 from conftest import ROOT  # noqa: E402
 
 TEXT = bytes(range(256)) * 4
@@ -41,7 +42,7 @@ def test_the_shortest_text_that_works():
 
 
 def test_the_tree_has_text_to_train_on():
-    assert len(data.collect_text(ROOT)) > 2000
+    assert len(texts.collect_text(ROOT)) > 2000
 
 
 def test_no_position_sees_a_later_one():

@@ -58,10 +58,37 @@ class ProgramTest(unittest.TestCase):
         found = json.loads(report.read_text())
         self.assertEqual(found["losses"], values)
         self.assertEqual(len(found["step_seconds"]), 30)
+        self.assertEqual(len(found["step_start_ns"]), 30)
         self.assertEqual(found["label"], "emulated")
         self.assertEqual(found["peak_device_bytes"], found["plan"]["total_bytes"])
         self.assertLess(values[-1], 0.75 * values[0])
         self.assertIn("(emulated)", printed.splitlines()[-1])
+
+    def test_the_report_says_what_ran_and_where_bytes_were(self):
+        report = self.folder / "report"
+        tiers = {"device": "8MiB", "dram": "4MiB", "swap": str(self.folder), "swap_bytes": "64MiB"}
+        # A tensor of its batch has 256 KiB, the least that moves.
+        shape = {"layers": 3, "width": 128, "heads": 4, "context": 64, "batch": 8, "steps": 2}
+        done = run(*(f"--{name}={value}" for name, value in shape.items()),
+                   "--offload=all", *(f"--tier={name}={value}" for name, value in tiers.items()),
+                   f"--report={report}",
+                   FROSTLINE_CALIBRATION="off", FROSTLINE_EMULATOR_GRANULARITY="64KiB")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        found = json.loads(report.read_text())
+        self.assertEqual(found["misuses"], 0)
+        self.assertLess(found["fixed_device_bytes"], found["peak_device_bytes"])
+        begin = found["step_start_ns"][0]
+        for kind in ("kernel", "to_device", "from_device"):
+            columns = found["operations"][kind]
+            self.assertEqual(len({len(column) for column in columns.values()}), 1, kind)
+            self.assertGreater(columns["end_ns"][-1], begin, kind)
+            self.assertTrue(all(map(int.__le__, columns["start_ns"], columns["end_ns"])), kind)
+        self.assertGreater(sum(found["operations"]["from_device"]["bytes"]), 0)
+        timeline = found["timeline"]
+        self.assertEqual(set(timeline), {"time_ns", "device", "dram", "swap"})
+        self.assertEqual(len({len(column) for column in timeline.values()}), 1)
+        for name in ("device", "dram", "swap"):
+            self.assertLessEqual(max(timeline[name]), found["tiers"][name]["peak_bytes"])
 
     def test_a_seed_gives_other_losses(self):
         tables = [self.trained("--steps", "1", "--seed", seed).split()[4] for seed in "12"]
