@@ -34,6 +34,7 @@ class HostRegistration {
     /// Unregisters what is left.
     ~HostRegistration();
 
+    const CudaDriver& driver() const noexcept { return context_->driver(); }
     std::uint64_t chunk_bytes() const noexcept { return chunk_bytes_; }
     std::uint64_t registered_bytes() const noexcept;
 
