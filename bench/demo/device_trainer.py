@@ -50,6 +50,14 @@ def in_seconds(columns: dict[str, list[int]]) -> dict[str, list]:
     }
 
 
+def as_rate(setting: str) -> str:
+    """A bandwidth of the emulator's settings, which may end in KiB, MiB or GiB, for a person."""
+    if not setting.isdigit():
+        return f"{setting}/s"
+    rate = int(setting)
+    return f"{rate / 1e6:.0f} MB/s" if rate else "unlimited"
+
+
 class DeviceTrainer:
     """See rounds.Trainer. `folder` has the text and is for everything that a run writes; the pmem
     file lies in `pmem_folder` if that is given."""
@@ -161,12 +169,10 @@ class DeviceTrainer:
         """What the links of an emulated device are, for the table."""
         if not self._emulated:
             return None
-        rates = [
-            int(environment[f"FROSTLINE_EMULATOR_{way}_BYTES_PER_S"]) for way in ("H2D", "D2H")
-        ]
-        said = [f"{rate / 1e6:.0f} MB/s" if rate else "unlimited" for rate in rates]
-        scale = PCIE_4_X16_BYTES_PER_S // LINK_SCALE
-        of_what = f" (PCIe 4 x16 divided by {LINK_SCALE})" if rates == [scale, scale] else ""
+        rates = [environment[f"FROSTLINE_EMULATOR_{way}_BYTES_PER_S"] for way in ("H2D", "D2H")]
+        said = [as_rate(rate) for rate in rates]
+        scaled = str(PCIE_4_X16_BYTES_PER_S // LINK_SCALE)
+        of_what = f" (PCIe 4 x16 divided by {LINK_SCALE})" if rates == [scaled, scaled] else ""
         return f"emulated links: {said[0]} to the device, {said[1]} from it{of_what}"
 
     def clean(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from conftest import DEMO, STAND_IN, demo_command
 
 import gpu
+from device_trainer import as_rate
 from settings import UsageError
 
 
@@ -96,6 +97,14 @@ def test_what_cannot_run_gives_one_clear_line(run_stand_in, tmp_path, fault, exp
     assert error_lines(done)[0] == f"demo: {expected}"
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "report/summary.json").exists()
+
+
+def test_links_that_the_user_set_are_told_as_they_are():
+    assert [as_rate(rate) for rate in ("0", "8000000000", "4GiB")] == [
+        "unlimited",
+        "8000 MB/s",
+        "4GiB/s",
+    ]
 
 
 def test_threads_are_refused(run_stand_in):
