@@ -83,13 +83,18 @@ TEST_F(ExportedSymbols, are_the_faces_and_nothing_behind_them) {
     }
     EXPECT_GT(faces, 20U) << "the C++ face is missing";
     std::sort(c_functions.begin(), c_functions.end());
-    const std::vector<std::string> expected{
-        "frostline_adopt",       "frostline_close",     "frostline_drop",
-        "frostline_get",         "frostline_get_stats", "frostline_get_tier_stats",
-        "frostline_last_error",  "frostline_open",      "frostline_pin",
-        "frostline_pinned_data", "frostline_prefetch",  "frostline_put",
-        "frostline_settle",      "frostline_size",      "frostline_step",
-        "frostline_unpin",       "frostline_version",   "frostline_write_trace"};
+    const std::vector<std::string> expected{"frostline_adopt",       "frostline_allocate",
+                                            "frostline_close",       "frostline_drop",
+                                            "frostline_get",         "frostline_get_device",
+                                            "frostline_get_stats",   "frostline_get_tier_stats",
+                                            "frostline_last_error",  "frostline_open",
+                                            "frostline_pin",         "frostline_pinned_data",
+                                            "frostline_prefetch",    "frostline_put",
+                                            "frostline_put_device",  "frostline_release_source",
+                                            "frostline_settle",      "frostline_size",
+                                            "frostline_source_read", "frostline_step",
+                                            "frostline_unpin",       "frostline_unpin_after",
+                                            "frostline_version",     "frostline_write_trace"};
     EXPECT_EQ(c_functions, expected) << "a change of the C interface: say so here, too";
 }
 

@@ -55,6 +55,11 @@ class DeviceRangeTest : public testing::Test {
         ASSERT_TRUE(stream_.synchronize().has_value());
         EXPECT_TRUE(bytes == Bytes(range.size_bytes(), static_cast<std::byte>(value)));
     }
+    // A wait that fails is asked for again; everything else is asked for once.
+    void refuse(const std::string& function, CUresult result) {
+        gpu_->plant_fault(function.c_str(), 1, result);
+        if (function == "cuEventSynchronize") gpu_->plant_fault(function.c_str(), 2, result);
+    }
     std::array<Tier*, 3> lower() { return {dram_.get(), pmem_.get(), swap_.get()}; }
     void expect_lower_empty() {
         for (Tier* const tier : lower()) EXPECT_EQ(tier->usage().used_bytes, 0U);
@@ -113,7 +118,7 @@ TEST_F(DeviceRangeTest, C05_ResumeIsAllOrNothingAndOnlyOnce) {
     for (const char* function : {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemcpyHtoDAsync",
                                  "cuEventRecord", "cuEventSynchronize", "cuMemHostAlloc"}) {
         device_->trim();
-        gpu_->plant_fault(function, 1, CUDA_ERROR_OUT_OF_MEMORY);
+        refuse(function, CUDA_ERROR_OUT_OF_MEMORY);
         const auto resumed = range->resume();
         if (resumed) {  // staging is made once
             ASSERT_STREQ(function, "cuMemHostAlloc");
@@ -190,7 +195,7 @@ TEST_F(DeviceRangeTest, AnEvictionThatFailsChangesNothing) {
     EXPECT_EQ(range->evict(**full).error().code(), Errc::no_space);
     for (const char* function : {"cuEventSynchronize", "cuMemcpyDtoHAsync", "cuEventRecord"}) {
         fill(*range, 5);
-        gpu_->plant_fault(function, 1, CUDA_ERROR_UNKNOWN);
+        refuse(function, CUDA_ERROR_UNKNOWN);
         EXPECT_FALSE(range->evict(*pmem_).has_value()) << function;
         EXPECT_EQ(range->state(), DeviceRange::State::resident) << function;
         expect_lower_empty();
