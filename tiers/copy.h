@@ -63,6 +63,12 @@ struct Copy : boost::intrusive_ref_counter<Copy>, boost::intrusive::list_base_ho
         started_bytes = length_bytes();
     }
 
+    /// False, and failed, if it was given up or one of its parts has failed meanwhile.
+    bool may_go_on(const std::atomic<bool>& stopping) noexcept;
+
+    /// Once all of it is started: fences the target and ends the copy, unless parts are in flight.
+    void end_if_complete();
+
     /// Calls `done`, and lets go of what it holds, which may call the engine as it goes.
     void end() {
         if (checksum && outcome.status) outcome.checksum = checksum->value();
@@ -86,6 +92,21 @@ using CopyRef = boost::intrusive_ptr<Copy>;
 /// The end of a copy that somebody gave up.
 inline Error cancelled(const Copy& copy) noexcept {
     return Error(Errc::cancelled, 0, "copy of {} bytes cancelled", copy.length_bytes());
+}
+
+inline bool Copy::may_go_on(const std::atomic<bool>& stopping) noexcept {
+    if (stopping.load(std::memory_order_relaxed) || cancelled.load(std::memory_order_relaxed)) {
+        fail(frostline::cancelled(*this));
+        return false;
+    }
+    if (!outcome.status) fail(outcome.status.error());
+    return outcome.status.has_value();
+}
+
+inline void Copy::end_if_complete() {
+    if (in_flight > 0) return;
+    if (outcome.status) outcome.status = request.target_tier->fence(request.target);
+    end();
 }
 
 }  // namespace frostline

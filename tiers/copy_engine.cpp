@@ -5,6 +5,7 @@
 #include "tiers/copy_queue.h"
 #include "tiers/cpu_copies.h"
 #include "tiers/queued_copies.h"
+#include "tiers/relayed_copies.h"
 
 #include <algorithm>
 #include <memory>
@@ -29,7 +30,13 @@ struct CopyEngine::Direction {
           queue(queue_limit) {}
 
     Tier& queue_tier() const { return *(uses_target_queue(method) ? target : source); }
-    bool busy() const { return !queue.empty() || (queued && queued->busy()); }
+    bool busy() const {
+        return !queue.empty() || (queued && queued->busy()) || (relayed && relayed->busy());
+    }
+    bool step() const {
+        if (relayed) return relayed->step();
+        return queued ? queued->step() : cpu->step();
+    }
 
     // The node of the memory that the CPU touches; the medium's own if that is not known.
     int numa_node() const {
@@ -48,6 +55,7 @@ struct CopyEngine::Direction {
     // Without workers: what a worker would have.
     std::unique_ptr<CpuCopies> cpu;
     std::unique_ptr<QueuedCopies> queued;
+    std::unique_ptr<RelayedCopies> relayed;
 };
 
 Result<std::unique_ptr<CopyEngine>> CopyEngine::create(const Options& options) noexcept {
@@ -129,11 +137,23 @@ CopyEngine::Direction& CopyEngine::direction(const CopyRequest& request, CopyMet
 // A queue of transfers needs one worker to keep it filled. Memory may be faster with several, as
 // far as there are CPUs.
 void CopyEngine::start_workers(Direction& way) {
+    const auto make_cpu = [&] {
+        return std::make_unique<CpuCopies>(way.queue, options_.chunk_bytes, stopping_);
+    };
+    const auto make_queued = [&] {
+        return std::make_unique<QueuedCopies>(way.queue, way.queue_tier(), stopping_);
+    };
+    const auto make_relayed = [&] {
+        return std::make_unique<RelayedCopies>(way.queue, *way.source, *way.target, stopping_);
+    };
+    const bool relays = way.method == CopyMethod::relayed;
     if (!options_.workers) {
-        if (uses_queue(way.method)) {
-            way.queued = std::make_unique<QueuedCopies>(way.queue, way.queue_tier(), stopping_);
+        if (relays) {
+            way.relayed = make_relayed();
+        } else if (uses_queue(way.method)) {
+            way.queued = make_queued();
         } else {
-            way.cpu = std::make_unique<CpuCopies>(way.queue, options_.chunk_bytes, stopping_);
+            way.cpu = make_cpu();
         }
         return;
     }
@@ -148,22 +168,20 @@ void CopyEngine::start_workers(Direction& way) {
         is_worker = true;
         if (node >= 0 && options_.bind_worker) options_.bind_worker(node);
     };
+    const auto start = [&](auto copies) {
+        way.workers.emplace_back([begin, copies = std::move(copies)] {
+            begin();
+            copies->run();
+        });
+    };
     while (way.workers.size() < count) {
         try {
-            if (uses_queue(way.method)) {
-                auto copies =
-                    std::make_unique<QueuedCopies>(way.queue, way.queue_tier(), stopping_);
-                way.workers.emplace_back([begin, copies = std::move(copies)] {
-                    begin();
-                    copies->run();
-                });
+            if (relays) {
+                start(make_relayed());
+            } else if (uses_queue(way.method)) {
+                start(make_queued());
             } else {
-                auto copies =
-                    std::make_unique<CpuCopies>(way.queue, options_.chunk_bytes, stopping_);
-                way.workers.emplace_back([begin, copies = std::move(copies)] {
-                    begin();
-                    copies->run();
-                });
+                start(make_cpu());
             }
         } catch (...) {
             if (way.workers.empty()) throw;
@@ -192,8 +210,7 @@ std::size_t CopyEngine::pending() const {
 bool CopyEngine::run_step(std::size_t pick) {
     const std::vector<Direction*> busy = busy_directions();
     if (pick >= busy.size()) return false;
-    Direction& way = *busy[pick];
-    return way.queued ? way.queued->step() : way.cpu->step();
+    return busy[pick]->step();
 }
 
 }  // namespace frostline

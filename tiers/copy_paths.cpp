@@ -12,10 +12,10 @@ using enum CopyMethod;
 
 //                                  to: device  dram         pmem         swap
 constexpr std::array<std::array<CopyMethod, kTierKinds>, kTierKinds> kPaths{{
-    /* from device */ {{queued_read, queued_read, staged_read, staged_write}},
+    /* from device */ {{queued_read, queued_read, staged_read, relayed}},
     /* from dram   */ {{queued_write, write, write, queued_write}},
     /* from pmem   */ {{staged_write, read, staged, staged_write}},
-    /* from swap   */ {{staged_read, queued_read, staged_read, staged_read}},
+    /* from swap   */ {{relayed, queued_read, staged_read, staged_read}},
 }};
 
 }  // namespace

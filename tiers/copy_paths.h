@@ -19,13 +19,14 @@ enum class CopyMethod : std::uint8_t {
     queued_read,   ///< the source's queue puts the bytes where they belong in memory
     staged_write,  ///< read() into the staging of the target's queue
     staged_read,   ///< write() from the staging of the source's queue
+    relayed,       ///< both have queues, and pieces pass through the staging of the device's
 };
 
 /// The method from one kind to another.
 CopyMethod copy_method(TierKind source, TierKind target) noexcept;
 
-/// Whether transfers are kept in flight on a queue, the target's or the source's. With staging
-/// that makes a pipeline: one medium works while the CPU serves the other.
+/// Whether transfers are kept in flight on a queue, the target's, the source's or both. With
+/// staging that makes a pipeline: one medium works while the CPU, or the other one, works, too.
 constexpr bool uses_queue(CopyMethod method) noexcept {
     return method >= CopyMethod::queued_write;
 }

@@ -47,18 +47,16 @@ Result<void> QueuedCopies::open() {
 
 // A copy stays at the front of its list until all of it is started.
 void QueuedCopies::start_piece(CopyRef copy) {
-    if (stopping_.load(std::memory_order_relaxed) ||
-        copy->cancelled.load(std::memory_order_relaxed)) {
-        copy->fail(cancelled(*copy));
-    } else if (!copy->outcome.status) {
-        copy->fail(copy->outcome.status.error());  // one of its transfers failed meanwhile
-    } else if (const Result<void> opened = open(); !opened) {
-        copy->fail(opened.error());
-    } else if (!copy->all_started()) {  // as one of no bytes is from the start
-        start_transfer(*copy);
+    // One of no bytes is started from the start.
+    if (copy->may_go_on(stopping_) && !copy->all_started()) {
+        if (const Result<void> opened = open(); opened) {
+            start_transfer(*copy);
+        } else {
+            copy->fail(opened.error());
+        }
     }
     if (copy->all_started()) {
-        end_if_complete(*copy);
+        copy->end_if_complete();
     } else {
         queue_.put_back(std::move(copy));
     }
@@ -116,15 +114,7 @@ void QueuedCopies::complete(const TransferPump::End& end) {
         if (copy->checksum) copy->checksum->add(end.slot.offset, end.slot.bytes);
     }
     if (!status && copy->outcome.status) copy->outcome.status = status.error();
-    if (copy->all_started()) end_if_complete(*copy);
-}
-
-void QueuedCopies::end_if_complete(Copy& copy) {
-    if (copy.in_flight > 0) return;
-    if (copy.outcome.status) {
-        copy.outcome.status = copy.request.target_tier->fence(copy.request.target);
-    }
-    copy.end();
+    if (copy->all_started()) copy->end_if_complete();
 }
 
 }  // namespace frostline

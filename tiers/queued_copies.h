@@ -35,7 +35,6 @@ class QueuedCopies {
     bool can_be_in_place(CopyMethod method, const Tier& other) const noexcept;
     void start_transfer(Copy& copy);
     void complete(const TransferPump::End& end);
-    static void end_if_complete(Copy& copy);
 
     CopyQueue& queue_;
     Tier& tier_;
