@@ -16,10 +16,10 @@ namespace frostline {
 
 class DeviceQueue final : public TransferQueue {
    public:
-    static constexpr std::size_t kDepth = 4;
-    static constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
+    static constexpr std::size_t kDepth = 16;
+    static constexpr std::uint64_t kStagingBytes = std::uint64_t{1} << 20;
     /// Of one copy in place, so that a more urgent one need not wait for long.
-    static constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;
+    static constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
 
     /// Extents lie at `addresses` plus their offsets. `copies` outlives the queue. Errors:
     /// out_of_memory, the driver's.

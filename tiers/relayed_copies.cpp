@@ -1,5 +1,6 @@
-// The device's queue is waited for first: its transfers are short and end in order, and while one
-// is waited for the file's queue holds those of the other buffers.
+// Only one queue can be waited for at a time. The device's is content with a few buffers, because
+// its transfers end in order and quickly; a file's wants many. So the device is waited for while it
+// has more than a few, and what the file's queue ends meanwhile is found ended.
 #include "tiers/relayed_copies.h"
 
 #include "tiers/check.h"
@@ -9,6 +10,11 @@
 #include <utility>
 
 namespace frostline {
+namespace {
+
+constexpr std::size_t kFewBuffers = 3;
+
+}  // namespace
 
 RelayedCopies::RelayedCopies(CopyQueue& queue, Tier& source, Tier& target,
                              const std::atomic<bool>& stopping)
@@ -150,7 +156,7 @@ void RelayedCopies::push_file_transfers_of(Buffer& buffer) {
 }
 
 void RelayedCopies::progress() {
-    if (device_in_flight_ > 0) {
+    if (file_in_flight_ == 0 || device_in_flight_ > kFewBuffers) {
         end_device();
     } else {
         end_file();
