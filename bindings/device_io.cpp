@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <iterator>
 #include <new>
 #include <utility>
 #include <vector>
@@ -63,16 +61,17 @@ Result<DeviceIo::Link*> DeviceIo::link_to(int device) {
 
 Result<const DeviceIo::Lane*> DeviceIo::lane_for(Link& link, CUstream stream) {
     const std::lock_guard lock(mutex_);
-    if (const auto found = link.lanes.find(stream); found != link.lanes.end()) {
-        return &found->second;
-    }
+    const auto found = link.lane_of.find(stream);
+    if (found != link.lane_of.end()) return found->second;
+    // The streams that come when all lanes have one share them by turns.
     if (link.lanes.size() == kMostLanes) {
-        const auto any = std::hash<CUstream>()(stream) % kMostLanes;
-        return &std::next(link.lanes.begin(), static_cast<std::ptrdiff_t>(any))->second;
+        const Lane* const shared = &link.lanes[link.lane_of.size() % kMostLanes];
+        return link.lane_of.emplace(stream, shared).first->second;
     }
     FROSTLINE_TRY(CudaStream out, CudaStream::create(link.context));
     FROSTLINE_TRY(CudaStream in, CudaStream::create(link.context));
-    return &link.lanes.emplace(stream, Lane{std::move(out), std::move(in)}).first->second;
+    link.lanes.push_back(Lane{std::move(out), std::move(in)});
+    return link.lane_of.emplace(stream, &link.lanes.back()).first->second;
 }
 
 // To and from the device on which the memory lies, if the stream can be waited for at all.
@@ -105,14 +104,14 @@ Result<TensorId> DeviceIo::put(CUdeviceptr source, std::uint64_t size_bytes, CUs
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
     FROSTLINE_TRY(const Route route, route_of(source, stream));
     if (route.home == Home::other_device) return put_by_host(route, source, size_bytes);
-    const auto tensor = engine_.allocate(size_bytes);
+    const auto tensor = engine_.allocate(size_bytes, PinEnd::later);
     if (!tensor) {
         if (tensor.error().code() != Errc::no_space) return tensor.error();
         return put_by_host(route, source, size_bytes);
     }
     const auto read = copy_out(route, source, tensor->pinned, use);
     if (!read) {
-        engine_.unpin(tensor->pinned);
+        engine_.unpin_now(tensor->pinned);
         (void)engine_.drop(tensor->id);
         return read.error();
     }
@@ -174,7 +173,7 @@ Result<TensorId> DeviceIo::put_by_host(const Route& route, CUdeviceptr source,
 }
 
 Result<void> DeviceIo::release_source(TensorId tensor, CUstream stream) {
-    for (const EventRef& read : pins_.events_of(tensor)) {
+    for (const EventRef& read : pins_.events_before(tensor, Access::read)) {
         FROSTLINE_TRY_VOID(refuse_capture(read->context(), stream));
         FROSTLINE_TRY_VOID(wait_for(read->context(), stream, *read));
     }
@@ -182,7 +181,7 @@ Result<void> DeviceIo::release_source(TensorId tensor, CUstream stream) {
 }
 
 bool DeviceIo::source_read(TensorId tensor) {
-    return pins_.events_of(tensor).empty();
+    return pins_.events_before(tensor, Access::read).empty();
 }
 
 Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t size_bytes,
@@ -194,14 +193,14 @@ Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t si
                      tensor.packed(), stored_bytes, size_bytes);
     }
     if (route.home == Home::other_device) return get_by_host(route, tensor, target, size_bytes);
-    const auto pinned = engine_.pin(tensor, Access::read);
+    const auto pinned = engine_.pin(tensor, Access::read, PinEnd::later);
     if (!pinned) {
         if (pinned.error().code() != Errc::no_space) return pinned.error();
         return get_by_host(route, tensor, target, size_bytes);
     }
     const auto there = copy_in(route, *pinned, target);
     if (!there) {
-        engine_.unpin(*pinned);
+        engine_.unpin_now(*pinned);
         return there.error();
     }
     pins_.unpin_after(*pinned, *there);
@@ -218,7 +217,7 @@ Result<DeviceIo::EventRef> DeviceIo::copy_in(const Route& route, const PinnedByt
             FROSTLINE_TRY(const EventRef free, mark(link, route.stream));
             FROSTLINE_TRY_VOID(wait_for(*link.context, route.in, *free));
         }
-        for (const EventRef& stored : pins_.events_of(source.tensor->id())) {
+        for (const EventRef& stored : pins_.events_before(source.tensor->id(), Access::read)) {
             FROSTLINE_TRY_VOID(wait_for(*link.context, route.in, *stored));
         }
         FROSTLINE_TRY_VOID(link.copies.start_write(target, source.bytes, route.in));
@@ -236,7 +235,7 @@ Result<void> DeviceIo::get_by_host(const Route& route, TensorId tensor, CUdevice
     const Link& link = route.link;
     // The stream may have been made to wait for whoever still writes the tensor.
     FROSTLINE_TRY_VOID(synchronize(*link.context, route.stream));
-    FROSTLINE_TRY_VOID(pins_.wait_for(tensor));
+    FROSTLINE_TRY_VOID(pins_.wait_for(tensor, Access::read));
     std::vector<std::byte> chunk(std::min(kChunkBytes, size_bytes));
     return engine_.read(
         tensor, size_bytes,
@@ -250,8 +249,16 @@ Result<void> DeviceIo::get_by_host(const Route& route, TensorId tensor, CUdevice
 }
 
 void DeviceIo::unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept {
+    const CudaContext& context = *tiers_.device_context();
+    // A graph that is being captured will use the memory whenever it is replayed.
+    if (const auto captures = refuse_capture(context, stream);
+        !captures && captures.error().code() == Errc::unsupported) {
+        pins_.keep(pinned);
+        return;
+    }
+    engine_.unpin_later();
     const auto mark_end = [&]() -> Result<EventRef> {
-        FROSTLINE_TRY(const Link* const link, link_to(tiers_.device_context()->device()));
+        FROSTLINE_TRY(const Link* const link, link_to(context.device()));
         return mark(*link, stream);
     };
     try {
@@ -262,8 +269,8 @@ void DeviceIo::unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept 
     } catch (const std::bad_alloc&) {
     }
     // Without an event, all that can be done is to wait for everything.
-    (void)synchronize(*tiers_.device_context(), stream);
-    engine_.unpin(pinned);
+    const Result<void> done = synchronize(context, stream);
+    engine_.unpin_now(pinned, done ? nullptr : &done.error());
 }
 
 }  // namespace frostline

@@ -11,6 +11,7 @@
 #include "tiers/device_copies.h"
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,7 +44,8 @@ class DeviceIo {
     Result<void> get(TensorId tensor, CUdeviceptr target, std::uint64_t size_bytes,
                      CUstream stream);
 
-    /// For tensor memory in the device tier: the pin ends with the work that the stream has.
+    /// For tensor memory in the device tier: the pin ends with the work that the stream has, or
+    /// never if the stream is capturing a graph.
     void unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept;
 
    private:
@@ -57,7 +59,8 @@ class DeviceIo {
             : context(std::move(of)), copies(context, registered) {}
         std::shared_ptr<const CudaContext> context;
         DeviceCopies copies;
-        std::map<CUstream, Lane> lanes;  // by the framework's stream
+        std::deque<Lane> lanes;
+        std::map<CUstream, const Lane*> lane_of;  // by the framework's stream
     };
     // Where the tensors of the fastest tier lie, as seen from a device.
     enum class Home : std::uint8_t { host, same_device, other_device };

@@ -87,7 +87,7 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
     // A child's copy is left alone: its locks may be held, and its threads do not exist.
     const std::shared_ptr<Parts> parts(new Parts(std::move(tiers)), [](Parts* gone) {
         if (gone->fork.is_child()) return;
-        if (CopyEngine::on_worker()) {
+        if (CopyEngine::on_worker() || StreamPins::on_own_thread()) {
             // The owner of a buffer let go of the last manager while it was given the buffer back:
             // the worker that runs this cannot wait for its own end. Nobody waits for this thread,
             // so a process that exits at this very moment may cut it short.
@@ -179,7 +179,8 @@ Result<PinnedTensor> Manager::pin(TensorId tensor, Access access) {
     return call([&](Parts& parts) -> Result<PinnedTensor> {
         // First, so that no pin is lost should memory run out.
         auto pin = std::make_unique<PinnedTensor::Pin>();
-        if (parts.host_reaches_tensors()) FROSTLINE_TRY_VOID(parts.stream_pins->wait_for(tensor));
+        if (parts.host_reaches_tensors())
+            FROSTLINE_TRY_VOID(parts.stream_pins->wait_for(tensor, access));
         FROSTLINE_TRY(pin->pinned, parts.engine->pin(tensor, access));
         pin->parts = parts_;
         return PinnedTensor(std::move(pin));
@@ -192,7 +193,7 @@ Result<void> Manager::prefetch(TensorId tensor) {
 
 Result<void> Manager::get(TensorId tensor, std::span<std::byte> out) {
     return call([&](Parts& parts) -> Result<void> {
-        FROSTLINE_TRY_VOID(parts.stream_pins->wait_for(tensor));
+        FROSTLINE_TRY_VOID(parts.stream_pins->wait_for(tensor, Access::read));
         return parts.engine->read(tensor, out);
     });
 }

@@ -65,7 +65,8 @@ class FROSTLINE_API PinnedTensor {
 
     /// Ends the pin when the work that `stream` (a CUstream of the device tier's GPU, or 0 for its
     /// default stream) has been given so far is done. Never waits for it. Empty afterwards. Without
-    /// a device tier the pin ends at once.
+    /// a device tier the pin ends at once. A tensor that a stream uses while it captures a graph
+    /// stays where it is until the manager ends, because the graph may be replayed.
     void release_after(void* stream) noexcept;
 
    private:

@@ -1,10 +1,13 @@
 // A waiting thread, started with the first pin.
 #include "bindings/stream_pins.h"
 
+#include "tiers/check.h"
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <new>
+#include <optional>
 #include <system_error>
 
 namespace frostline {
@@ -16,13 +19,20 @@ namespace {
 constexpr std::chrono::microseconds kLookAgain{50};
 constexpr std::chrono::microseconds kLookAgainAtLast{800};
 
-// Whether the work before the event has ended. A query may fail without the device having failed,
-// for example for want of memory, so the wait has the last word; a device that failed will not
-// touch the memory any more either.
-bool ended(const CudaEvent& event) {
+thread_local bool is_own_thread = false;
+
+// Nothing, or how the work before the event has ended. A query may fail without the device having
+// failed, for example for want of memory, so the wait has the last word; a device that failed will
+// not touch the memory any more either.
+std::optional<Result<void>> ended(const CudaEvent& event) {
     const Result<bool> done = event.done();
-    if (!done) (void)event.synchronize();
-    return !done || *done;
+    if (!done) return event.synchronize();
+    if (!*done) return std::nullopt;
+    return ok();
+}
+
+void unpin(MigrationEngine& engine, const PinnedBytes& pinned, const Result<void>& status) {
+    engine.unpin_now(pinned, status ? nullptr : &status.error());
 }
 
 }  // namespace
@@ -34,10 +44,24 @@ StreamPins::~StreamPins() {
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
+    for (const PinnedBytes& pinned : kept_) engine_.unpin_kept(pinned);
+}
+
+bool StreamPins::on_own_thread() noexcept {
+    return is_own_thread;
+}
+
+void StreamPins::keep(const PinnedBytes& pinned) noexcept {
+    engine_.keep_pin();
+    const std::lock_guard lock(mutex_);
+    try {
+        kept_.push_back(pinned);
+    } catch (const std::bad_alloc&) {
+        FROSTLINE_CHECK(false, "no memory to keep a tensor that a graph names");
+    }
 }
 
 void StreamPins::unpin_after(const PinnedBytes& pinned, EventRef event) noexcept {
-    engine_.unpin_later();
     try {
         const std::lock_guard lock(mutex_);
         if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
@@ -48,26 +72,29 @@ void StreamPins::unpin_after(const PinnedBytes& pinned, EventRef event) noexcept
     } catch (const std::bad_alloc&) {
     } catch (const std::system_error&) {
     }
-    (void)event->synchronize();
-    engine_.unpin_now(pinned);
+    unpin(engine_, pinned, event->synchronize());
 }
 
-std::vector<StreamPins::EventRef> StreamPins::events_of(TensorId tensor) {
+std::vector<StreamPins::EventRef> StreamPins::events_before(TensorId tensor, Access access) {
     std::vector<EventRef> events;
     if (count_.load(std::memory_order_acquire) == 0) return events;
     const std::lock_guard lock(mutex_);
     for (const Pending& each : pending_) {
-        if (each.tensor == tensor) events.push_back(each.event);
+        const bool matters = access == Access::write || each.pinned.access == Access::write;
+        if (each.tensor == tensor && matters) events.push_back(each.event);
     }
     return events;
 }
 
-Result<void> StreamPins::wait_for(TensorId tensor) {
-    for (const EventRef& event : events_of(tensor)) FROSTLINE_TRY_VOID(event->synchronize());
+Result<void> StreamPins::wait_for(TensorId tensor, Access access) {
+    for (const EventRef& event : events_before(tensor, access)) {
+        FROSTLINE_TRY_VOID(event->synchronize());
+    }
     return ok();
 }
 
 void StreamPins::run() {
+    is_own_thread = true;
     std::unique_lock lock(mutex_);
     auto pause = kLookAgain;
     while (true) {
@@ -77,8 +104,8 @@ void StreamPins::run() {
         // New ones are added at the end meanwhile, and nobody else removes any.
         for (auto each = pending_.begin(); each != pending_.end();) {
             lock.unlock();
-            const bool done = ended(*each->event);
-            if (done) engine_.unpin_now(each->pinned);
+            const auto done = ended(*each->event);
+            if (done) unpin(engine_, each->pinned, *done);
             lock.lock();
             const auto next = std::next(each);
             if (done) passed.splice(passed.end(), pending_, each);

@@ -29,17 +29,26 @@ class StreamPins {
     explicit StreamPins(MigrationEngine& engine) : engine_(engine) {}
     StreamPins(const StreamPins&) = delete;
     StreamPins& operator=(const StreamPins&) = delete;
-    /// Waits until every pin has ended.
+    /// Waits until every pin has ended, but for those that are kept.
     ~StreamPins();
 
-    /// The pin, which is no longer the caller's, ends when `event` has passed. Never fails: where
-    /// no thread or no memory can be had, it waits here.
+    /// The pin, which is no longer the caller's and ends `later`, ends when `event` has passed.
+    /// Work that failed by then was to write a tensor whose pin is for writing: that is lost. Never
+    /// fails: where no thread or no memory can be had, it waits here.
     void unpin_after(const PinnedBytes& pinned, EventRef event) noexcept;
 
-    /// The events of the tensor's pins that have not ended. May throw std::bad_alloc.
-    std::vector<EventRef> events_of(TensorId tensor);
-    /// Waits until there are none. One atomic read where no tensor has any.
-    Result<void> wait_for(TensorId tensor);
+    /// The pin, which is no longer the caller's, stays as long as this does.
+    void keep(const PinnedBytes& pinned) noexcept;
+
+    /// What has to pass before the tensor may be used so: the events of its pins for writing that
+    /// have not ended, and for writing those for reading, too. May throw std::bad_alloc.
+    std::vector<EventRef> events_before(TensorId tensor, Access access);
+    /// Waits until there are none. One atomic read where no tensor has any. Errors: the driver's.
+    Result<void> wait_for(TensorId tensor, Access access);
+
+    /// Whether the calling thread is one of some StreamPins. None can be destroyed there: it would
+    /// wait for itself.
+    static bool on_own_thread() noexcept;
 
    private:
     struct Pending {
@@ -55,6 +64,7 @@ class StreamPins {
     std::mutex mutex_;                   // guards everything below
     std::condition_variable changed_;
     std::list<Pending> pending_;  // only the thread removes
+    std::vector<PinnedBytes> kept_;
     std::thread thread_;
     bool stopping_ = false;
 };

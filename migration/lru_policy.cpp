@@ -128,7 +128,7 @@ void evict(const PolicyView& view, std::uint64_t wanted_bytes, std::vector<Decis
         const auto tier = place_below(view, tensor, room, decisions);
         if (!tier) continue;  // a smaller one may still fit
         decisions.push_back({Decision::Action::move, tensor.id(), static_cast<TierId>(*tier)});
-        free += tensor.size_bytes;
+        free += top.charged_bytes(tensor.size_bytes);
     }
 }
 
@@ -143,8 +143,9 @@ void prefetch(const PolicyView& view, const TensorRecord& used, std::vector<Deci
         if (state.released) continue;
         ahead += each->size_bytes;
         if (state.home == kTop || state.moving) continue;
-        if (each->size_bytes > free) return;
-        free -= each->size_bytes;
+        const std::uint64_t charged = view.tiers[0].charged_bytes(each->size_bytes);
+        if (charged > free) return;
+        free -= charged;
         decisions.push_back({Decision::Action::move, each->id(), kTop});
     }
 }

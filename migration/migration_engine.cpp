@@ -43,6 +43,7 @@ Result<void> MigrationEngine::drop(TensorId id) {
     if (tensor == nullptr) return no_such_tensor(id);
     ++stats_.dropped;
     failures_.erase(id.packed());
+    lost_.erase(id.packed());
     for (; tensor->held_pins > 0; --tensor->held_pins) {
         FROSTLINE_CHECK(!tensor->residency.unpin(), "a tensor was released under the lock");
     }
@@ -71,7 +72,7 @@ std::size_t MigrationEngine::pins() const {
     for (const TensorRecord& tensor : table_.by_birth()) {
         pins += tensor.residency.load().pins - tensor.held_pins;
     }
-    return pins - later_unpins_;
+    return pins - later_unpins_ - kept_pins_;
 }
 
 void MigrationEngine::quiesce(Lock& lock) {
@@ -92,7 +93,8 @@ void MigrationEngine::decide(const PolicyEvent& event, Lock& lock) {
                     usage.used_bytes,
                     mover_.leaving_bytes(info.id),
                     usage.open,
-                    info.speed};
+                    info.speed,
+                    info.granularity_bytes};
     }
     std::vector<Decision> decisions;
     try {

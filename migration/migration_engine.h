@@ -54,6 +54,13 @@ struct EngineStats {
 struct PinnedBytes {
     TensorRecord* tensor = nullptr;
     std::span<std::byte> bytes;
+    Access access = Access::read;
+};
+
+/// How a pin ends.
+enum class PinEnd : std::uint8_t {
+    by_unpin,  ///< its owner calls unpin()
+    later,     ///< with work that its owner has under way: unpin_now() when that has ended
 };
 
 /// A tensor whose bytes are for its owner to write.
@@ -98,7 +105,7 @@ class MigrationEngine {
 
     /// A new tensor in the fastest tier, pinned for writing; its content is undefined. Waits as
     /// put(). Errors: invalid_argument (empty), no_space (not there; put_below() may work), closed.
-    Result<NewTensor> allocate(std::uint64_t size_bytes);
+    Result<NewTensor> allocate(std::uint64_t size_bytes, PinEnd end = PinEnd::by_unpin);
 
     /// Stores bytes that the source gives piece by piece in the first lower tier that takes them.
     /// Each that is tried asks from the start. Errors: as put(), and the source's.
@@ -117,14 +124,17 @@ class MigrationEngine {
     /// Brings a tensor to the fastest tier and holds it there. Waits if it has to move. Pair with
     /// unpin(). Errors: not_found, no_space (what is pinned leaves no room; read() still works),
     /// corrupt, the tiers' own.
-    Result<PinnedBytes> pin(TensorId tensor, Access access);
+    Result<PinnedBytes> pin(TensorId tensor, Access access, PinEnd end = PinEnd::by_unpin);
     void unpin(const PinnedBytes& pinned) noexcept;
 
-    /// Instead of unpin(), for a pin that ends with work which is under way: unpin_later() once
-    /// that has been started, unpin_now() when it has ended. In between, whoever needs room waits
-    /// for it.
+    /// Makes a pin one that ends later: whoever needs room waits for it from now on.
     void unpin_later() noexcept;
-    void unpin_now(const PinnedBytes& pinned) noexcept;
+    /// Ends such a pin. With `failed` the work did not succeed: what it was to write is lost, and
+    /// whoever asks for the tensor gets this error.
+    void unpin_now(const PinnedBytes& pinned, const Error* failed = nullptr) noexcept;
+    /// Makes a pin one that stays until unpin_kept(), which is no concern of its owner's any more.
+    void keep_pin() noexcept;
+    void unpin_kept(const PinnedBytes& pinned) noexcept;
 
     /// Starts bringing a tensor to the fastest tier, without waiting. Errors: not_found, no_space
     /// (now).
@@ -194,10 +204,13 @@ class MigrationEngine {
     EngineStats stats_;
     /// Why the last attempt to bring a tensor to DRAM failed, until somebody asks for it again.
     std::unordered_map<std::uint64_t, Error> failures_;
+    /// Tensors whose bytes were never written, because the work that was to do it failed.
+    std::unordered_map<std::uint64_t, Error> lost_;
     std::uint64_t evictions_ended_ = 0;
     std::uint64_t failed_evictions_ = 0;
     std::optional<Error> eviction_error_;  ///< of the last that failed
     std::size_t later_unpins_ = 0;         ///< pins that end by themselves
+    std::size_t kept_pins_ = 0;            ///< pins that do not end while the engine lives
     std::size_t stores_in_progress_ = 0;   ///< room reserved, bytes being copied, no record yet
     bool closed_ = false;
 };

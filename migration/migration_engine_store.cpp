@@ -34,7 +34,9 @@ Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
             changed_.notify_all();  // what was stored can be evicted from now on
             return id;
         }
-        if (room.error().code() != Errc::no_space) return room.error();
+        // A device that failed is no reason to store nothing.
+        const bool closed_tier = room.error().code() == Errc::closed && !closed_;
+        if (room.error().code() != Errc::no_space && !closed_tier) return room.error();
         no_room = room.error();
     }
     return write_through(
@@ -51,7 +53,7 @@ Result<TensorId> MigrationEngine::put_below(std::uint64_t size_bytes, const Byte
                          Error(Errc::no_space, 0, "{} bytes: there is no lower tier", size_bytes));
 }
 
-Result<NewTensor> MigrationEngine::allocate(std::uint64_t size_bytes) {
+Result<NewTensor> MigrationEngine::allocate(std::uint64_t size_bytes, PinEnd end) {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
     if (size_bytes > fastest().info().capacity_bytes) return exceeds_fastest(size_bytes);
     Lock lock(mutex_);
@@ -67,6 +69,7 @@ Result<NewTensor> MigrationEngine::allocate(std::uint64_t size_bytes) {
     const PinnedBytes pinned = pin_resident(tensor, Access::write);
     --tensor.held_pins;
     FROSTLINE_CHECK(!tensor.residency.unpin(), "a tensor was released under the lock");
+    if (end == PinEnd::later) ++later_unpins_;
     return NewTensor{*id, pinned};
 }
 

@@ -17,7 +17,7 @@ constexpr int kMostAttempts = 256;
 
 }  // namespace
 
-Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
+Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access, PinEnd end) {
     Lock lock(mutex_);
     std::uint64_t waiting_since_ns = 0;
     int attempts = 0;
@@ -25,6 +25,7 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
     while (true) {
         TensorRecord* const tensor = table_.find(id);
         if (tensor == nullptr) return no_such_tensor(id);
+        if (const auto lost = lost_.find(id.packed()); lost != lost_.end()) return lost->second;
         table_.touch(*tensor);
         const ResidencyState state = tensor->residency.load();
         // Under the lock the home stays what it is.
@@ -33,6 +34,7 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access) {
                 return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), state.pins);
             }
             const PinnedBytes pinned = pin_resident(*tensor, access);
+            if (end == PinEnd::later) ++later_unpins_;
             count_use(*tensor, waiting_since_ns == 0 ? 0 : options_.now_ns() - waiting_since_ns);
             decide({PolicyEvent::Kind::used, tensor, 0}, lock);
             return pinned;
@@ -86,7 +88,7 @@ PinnedBytes MigrationEngine::pin_resident(TensorRecord& tensor, Access access) {
         tensor.residency.pin(tensor.id().generation, access) == Residency::PinResult::pinned,
         "a living tensor could not be pinned");
     const Extent& extent = tensor.copy_in(kFastest)->extent;
-    return {&tensor, {fastest().address(extent), tensor.size_bytes}};
+    return {&tensor, {fastest().address(extent), tensor.size_bytes}, access};
 }
 
 void MigrationEngine::count_use(const TensorRecord& tensor, std::uint64_t stall_ns) {
@@ -112,15 +114,33 @@ void MigrationEngine::unpin_later() noexcept {
     ++later_unpins_;
 }
 
-void MigrationEngine::unpin_now(const PinnedBytes& pinned) noexcept {
+void MigrationEngine::unpin_now(const PinnedBytes& pinned, const Error* failed) noexcept {
     Lock lock(mutex_);
     --later_unpins_;
+    if (failed != nullptr && pinned.access == Access::write) {
+        try {
+            lost_.insert_or_assign(pinned.tensor->id().packed(), *failed);
+        } catch (const std::bad_alloc&) {
+            FROSTLINE_CHECK(false, "no memory to note that a tensor's bytes were lost");
+        }
+    }
     if (pinned.tensor->residency.unpin()) {
         mover_.retire(*pinned.tensor, lock);
     } else {
         decide({PolicyEvent::Kind::settled, pinned.tensor, 0}, lock);
     }
     changed_.notify_all();
+}
+
+void MigrationEngine::keep_pin() noexcept {
+    const Lock lock(mutex_);
+    ++kept_pins_;
+}
+
+void MigrationEngine::unpin_kept(const PinnedBytes& pinned) noexcept {
+    Lock lock(mutex_);
+    --kept_pins_;
+    if (pinned.tensor->residency.unpin()) mover_.retire(*pinned.tensor, lock);
 }
 
 Result<void> MigrationEngine::prefetch(TensorId id) {
@@ -150,6 +170,7 @@ Result<void> MigrationEngine::read(TensorId id, std::uint64_t size_bytes, const 
         return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
                      id.packed(), tensor->size_bytes, size_bytes);
     }
+    if (const auto lost = lost_.find(id.packed()); lost != lost_.end()) return lost->second;
     if (tensor->residency.pin(id.generation, Access::read) != Residency::PinResult::pinned) {
         return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), Residency::kMaxPins);
     }

@@ -87,7 +87,7 @@ Result<void> Mover::submit(TensorRecord& tensor, TierId from, const Extent& targ
         return ticket.error();
     }
     move->ticket = *ticket;
-    leaving_[index_of(from)] += tensor.size_bytes;
+    leaving_[index_of(from)] += charged_in(from, tensor.size_bytes);
     return ok();
 }
 
@@ -102,6 +102,11 @@ void Mover::take_existing_copy(TensorRecord& tensor, TierId from, TierId to, Dis
     }
 }
 
+std::uint64_t Mover::charged_in(TierId tier, std::uint64_t size_bytes) const noexcept {
+    const TierInfo& info = options_.tiers[index_of(tier)]->info();
+    return charged_bytes(info.kind, info.granularity_bytes, size_bytes);
+}
+
 void Mover::finish(TensorRecord& tensor, const CopyOutcome& outcome) {
     std::unique_lock lock(*options_.mutex);
     const auto entry = moves_.find(&tensor);
@@ -111,7 +116,7 @@ void Mover::finish(TensorRecord& tensor, const CopyOutcome& outcome) {
     settle(tensor, move, outcome, discards);
     moves_.erase(entry);  // before the lock is released: the slot may get a new tenant then
     release(discards, lock);
-    leaving_[index_of(move.from)] -= size_bytes;  // only now is the room free
+    leaving_[index_of(move.from)] -= charged_in(move.from, size_bytes);  // only now is it free
     options_.changed->notify_all();
 }
 

@@ -96,6 +96,7 @@ class Mover {
     Result<void> submit(TensorRecord& tensor, TierId from, const Extent& target,
                         CopyPriority priority);
     void take_existing_copy(TensorRecord& tensor, TierId from, TierId to, Discards& discards);
+    std::uint64_t charged_in(TierId tier, std::uint64_t size_bytes) const noexcept;
     void finish(TensorRecord& tensor, const CopyOutcome& outcome);
     void settle(TensorRecord& tensor, const Move& move, const CopyOutcome& outcome,
                 Discards& discards);

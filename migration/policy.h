@@ -23,8 +23,13 @@ struct TierView {
     std::uint64_t leaving_bytes = 0;  ///< part of used: on its way out by moves in progress
     bool open = true;
     TierSpeed speed{};  ///< as measured when the tiers were opened; it does not change afterwards
+    std::uint64_t granularity_bytes = 1;  ///< as in TierInfo
 
     std::uint64_t free_bytes() const noexcept { return capacity_bytes - used_bytes; }
+    /// What a tensor takes of it.
+    std::uint64_t charged_bytes(std::uint64_t size_bytes) const noexcept {
+        return frostline::charged_bytes(kind, granularity_bytes, size_bytes);
+    }
 };
 
 /// Valid during one call of decide(). `tiers` is indexed by TierId, the fastest first; index 0 is

@@ -1,6 +1,7 @@
-// The driver functions that Frostline calls: for each its name, the CUDA version whose form of it
-// this code was written for, and what it is needed for. The versions are those by which the
-// toolkit's cudaTypedefs.h names the forms; a driver keeps every form that it ever had.
+// The driver functions that Frostline, its programs and tests call: for each its name, the CUDA
+// version whose form of it this code was written for, and what it is needed for. The versions are
+// those by which the toolkit's cudaTypedefs.h names the forms; a driver keeps every form that it
+// ever had.
 #pragma once
 
 #include <cuda.h>
@@ -29,7 +30,6 @@ enum class CudaFeature : std::uint8_t {
     X(cuDeviceTotalMem, 3020, devices)                               \
     X(cuGetErrorName, 6000, devices)                                \
     X(cuDeviceGetAttribute, 2000, streams)                          \
-    X(cuDeviceGetPCIBusId, 4010, streams)                           \
     X(cuDevicePrimaryCtxRetain, 7000, contexts)                      \
     X(cuDevicePrimaryCtxRelease, 11000, contexts)                    \
     X(cuCtxPushCurrent, 4000, contexts)                              \
@@ -62,7 +62,6 @@ enum class CudaFeature : std::uint8_t {
     X(cuStreamSynchronize, 2000, streams)                            \
     X(cuStreamWaitEvent, 3020, streams)                              \
     X(cuStreamIsCapturing, 10000, streams)                           \
-    X(cuStreamGetCtx, 9020, streams)                                 \
     X(cuEventCreate, 2000, streams)                                  \
     X(cuEventDestroy, 4000, streams)                                 \
     X(cuEventRecord, 2000, streams)                                  \

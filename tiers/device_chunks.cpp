@@ -164,9 +164,10 @@ void DeviceChunks::keep(const DeviceChunk& chunk) noexcept {
 
 void DeviceChunks::destroy(const DeviceChunk& chunk) noexcept {
     const CudaDriver& driver = context_->driver();
-    (void)context_->run(
+    const Result<void> released = context_->run(
         [&] { return driver.check("cuMemRelease", driver.cuMemRelease(chunk.handle)); });
-    made_bytes_ -= chunk.size_bytes;
+    // What the driver did not take back still counts.
+    if (released) made_bytes_ -= chunk.size_bytes;
 }
 
 void DeviceChunks::trim() noexcept {

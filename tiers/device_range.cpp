@@ -77,7 +77,9 @@ Result<void> DeviceRange::let_go(CUstream stream) noexcept {
         FROSTLINE_TRY(CudaEvent event, CudaEvent::create(options_.tier->copies().context()));
         FROSTLINE_TRY_VOID(event.record(stream));
         const std::lock_guard lock(mutex_);
-        used_until_.insert_or_assign(stream, std::move(event));
+        // Streams are no keys: a handle may name another stream on another thread, or later.
+        used_until_.remove_if([](const CudaEvent& each) { return each.done().value_or(false); });
+        used_until_.push_back(std::move(event));
         return ok();
     };
     Result<void> noted = no_memory();
@@ -131,7 +133,7 @@ void DeviceRange::end_move(State to) noexcept {
 
 // Nobody adds events while it moves, or ends.
 Result<void> DeviceRange::wait_for_users() noexcept {
-    for (const auto& [stream, event] : used_until_) FROSTLINE_TRY_VOID(event.synchronize());
+    for (const CudaEvent& event : used_until_) FROSTLINE_TRY_VOID(event.synchronize());
     used_until_.clear();
     return ok();
 }

@@ -12,7 +12,7 @@
 #include "tiers/device_tier.h"
 
 #include <cstdint>
-#include <map>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -63,7 +63,8 @@ class DeviceRange {
 
     /// Moves its content to another tier and gives its memory up, after all work that used it.
     /// Waits. Errors: busy (held, moving, or fixed; the text says which), not_found (it is evicted
-    /// already), those of the tiers and of copying; the range is then as it was.
+    /// already), those of the tiers and of copying; the range is then as it was. Only if the driver
+    /// refuses to unmap is it evicted all the same, for good: the tier has closed, resume() fails.
     Result<void> evict(Tier& to) noexcept;
 
     /// Brings memory and content back, all or nothing. Waits. Errors: busy (it moves, or is
@@ -95,8 +96,8 @@ class DeviceRange {
     State state_ = State::resident;
     Fixed fixed_ = Fixed::no;
     std::uint64_t holds_ = 0;
-    std::map<CUstream, CudaEvent> used_until_;  // the last use on each stream
-    Away away_;                                 // of whoever moves
+    std::list<CudaEvent> used_until_;  // of all uses that may not have ended
+    Away away_;                        // of whoever moves
 };
 
 }  // namespace frostline

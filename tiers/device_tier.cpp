@@ -200,6 +200,9 @@ Result<void> DeviceTier::back(const Extent& extent) noexcept {
     {
         const std::lock_guard lock(mutex_);
         backing = &backing_of(extent);
+        if (backing->state == State::lost) {
+            return Error(Errc::closed, meter_.error(), "this device extent was lost to a failure");
+        }
         if (backing->state != State::bare) {
             return Error(Errc::busy, 0, "this device extent has memory already");
         }
@@ -249,6 +252,7 @@ Result<void> DeviceTier::unback(const Extent& extent) noexcept {
         backing->state = State::bare;
         meter_.subtract(charged(extent.length_bytes));
     } else {
+        backing->state = State::lost;
         meter_.close(EIO);
     }
     return detached;
@@ -269,7 +273,8 @@ void DeviceTier::release(const Extent& extent) noexcept {
         state = backing_of(extent).state;
     }
     FROSTLINE_CHECK(state != State::changing, "a device extent was released while it changes");
-    if (state == State::backed && !unback(extent)) return;  // its addresses are not usable either
+    if (state == State::lost) return;  // its addresses are not usable either
+    if (state == State::backed && !unback(extent)) return;
     const std::lock_guard lock(mutex_);
     forget(extent);
 }

@@ -67,11 +67,12 @@ class DeviceTier final : public Tier {
     /// Errors: no_space (no addresses are left in one piece), out_of_memory.
     Result<Extent> reserve_addresses(std::uint64_t size_bytes) noexcept;
     /// Puts memory behind all of an extent that has none; its content is undefined. All or nothing.
-    /// Errors: busy (it has memory already), no_space (budget or device are full), closed, the
-    /// driver's.
+    /// Errors: busy (it has memory already), closed, no_space (budget or device are full), closed,
+    /// the driver's.
     Result<void> back(const Extent& extent) noexcept;
     /// Takes the memory from behind an extent, which keeps its addresses. No work may use it any
-    /// longer. Errors: not_found (it has none), the driver's; then the tier is closed.
+    /// longer. Errors: not_found (it has none), the driver's; then the tier is closed, and the
+    /// extent never has memory again.
     Result<void> unback(const Extent& extent) noexcept;
 
     /// Returns to the driver what is kept for reuse.
@@ -86,7 +87,8 @@ class DeviceTier final : public Tier {
         std::mutex mutex;
         CudaStream stream;
     };
-    enum class State : std::uint8_t { bare, changing, backed };
+    // Lost: it is not known whether memory is still mapped there.
+    enum class State : std::uint8_t { bare, changing, backed, lost };
     struct Backing {
         std::uint64_t length_bytes = 0;
         State state = State::bare;

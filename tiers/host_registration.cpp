@@ -74,9 +74,13 @@ std::uint64_t HostRegistration::registered_bytes() const noexcept {
 
 Result<void> HostRegistration::add(std::span<std::byte> memory) noexcept {
     const std::lock_guard lock(mutex_);
+    const std::uint64_t piece_bytes = piece_bytes_;
     try {
         const Result<void> added = add_locked(memory);
-        if (!added) (void)remove_locked(memory);
+        if (!added) {
+            (void)remove_locked(memory);
+            piece_bytes_ = piece_bytes;  // this memory is refused, and says nothing of other memory
+        }
         return added;
     } catch (const std::bad_alloc&) {
         (void)remove_locked(memory);

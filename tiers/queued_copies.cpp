@@ -75,7 +75,9 @@ void QueuedCopies::start_transfer(Copy& copy) {
     const Extent& extent = writes ? request.target : request.source;
     Tier& other = writes ? *request.source_tier : *request.target_tier;
     std::byte* memory = nullptr;
-    if (can_be_in_place(copy.method, other)) {
+    // What is to be summed must come by where the CPU can read it.
+    const bool readable = other.info().host_addressable || !copy.checksum;
+    if (readable && can_be_in_place(copy.method, other)) {
         memory = other.address(writes ? request.source : request.target) + copy.started_bytes;
     }
     const auto opened = pump_->open(extent, copy.started_bytes, memory);

@@ -50,6 +50,14 @@ struct TierInfo {
     TierSpeed speed;
 };
 
+/// What an extent of `size_bytes` takes of a budget: device memory goes in whole granules, of all
+/// else what was asked for is near enough.
+constexpr std::uint64_t charged_bytes(TierKind kind, std::uint64_t granularity_bytes,
+                                      std::uint64_t size_bytes) noexcept {
+    if (kind != TierKind::device) return size_bytes;
+    return (size_bytes + granularity_bytes - 1) / granularity_bytes * granularity_bytes;
+}
+
 /// How full a tier is.
 struct TierUsage {
     std::uint64_t used_bytes = 0;  ///< reserved now

@@ -31,9 +31,9 @@ constexpr auto kFunctions = std::to_array<std::string_view>({
 
 // For programs that use the table themselves; no manager calls them.
 constexpr auto kNotOfManagers = std::to_array<std::string_view>(
-    {"cuDriverGetVersion", "cuDeviceGetPCIBusId", "cuCtxGetCurrent", "cuMemGetInfo", "cuMemAlloc",
-     "cuMemFree", "cuDeviceCanAccessPeer", "cuMemsetD8Async", "cuStreamGetCtx", "cuModuleLoad",
-     "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel"});
+    {"cuDriverGetVersion", "cuCtxGetCurrent", "cuMemGetInfo", "cuMemAlloc", "cuMemFree",
+     "cuDeviceCanAccessPeer", "cuMemsetD8Async", "cuModuleLoad", "cuModuleUnload",
+     "cuModuleGetFunction", "cuLaunchKernel"});
 
 // What the driver refuses to take back it keeps: nobody can do more than not to use it again. The
 // context has to be pushed for each such call.

@@ -7,6 +7,7 @@ next user waits for it, a Source keeps the memory; who forgets the tensor meanwh
 import collections
 import threading
 
+from . import _core
 from ._entry import Stored, modified_in_place
 from ._storage import WeakStorage, storage_of
 
@@ -76,7 +77,10 @@ class SourceWindow:
                 return False
             # The stream that is current waits for the copy, and PyTorch for that stream, whichever
             # the memory was allocated for.
-            self._manager.release_source(source.id, self._cuda.stream(source.device))
+            try:
+                self._manager.release_source(source.id, self._cuda.stream(source.device))
+            except _core.Error:
+                return False  # the stream captures a graph, for example: it is kept for longer
             self._cuda.used_by(tensor, source.device)
         source.tensor = None
         return True
