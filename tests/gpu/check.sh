@@ -163,7 +163,7 @@ if part configure 60 bash -uc configure && part build 280 bash -uc build_all; th
         export FROSTLINE_EMULATOR_GRANULARITY=64KiB
     fi
     part conformance 90 env FROSTLINE_TEST_GPU=1 "$build/bin/test_tiers" --gtest_brief=1 \
-        --gtest_filter='*/device*:*/dram_pinned*:*_to_device*:*_to_dram_pinned*-*Large*:*Death*'
+        --gtest_filter='*/device*:*/dram_pinned*:*_to_device*:*_to_dram_pinned*-*Large*:*Death*:*Faults*'
     part device_costs 60 "$build/bin/frostline_bench" device --json "$results/device.json"
     part trainer 90 bash -uc train_and_compare
     part torch 90 bash -uc torch_steps
