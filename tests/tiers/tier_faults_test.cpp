@@ -121,6 +121,10 @@ bool may_be_done_without(Call call) {
 
 class TierFaults : public testing::TestWithParam<Specimen> {
    protected:
+    // The GPU is there before memory is made to run out, which is meant for the tiers.
+    void SetUp() override {
+        if (GetParam() == Specimen::dram_pinned) (void)SpecimenGpu::registration();
+    }
     void expect_sound(const Story& story, const std::string& which, bool file_may_stay) const {
         SCOPED_TRACE(which);
         EXPECT_EQ(story.lost_extents, 0U);
