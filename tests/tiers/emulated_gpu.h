@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace frostline {
@@ -34,9 +35,10 @@ class Emulator {
         settings_ = settings;
         driver_ = load();
     }
-    /// The same only if other settings are in force.
-    void ensure(const std::string& settings) {
-        if (settings_ != settings) restart(settings);
+    /// The same only if other settings are in force; allocates nothing otherwise, because memory
+    /// may be made to run out just now.
+    void ensure(std::string_view settings) {
+        if (settings_ != settings) restart(std::string(settings));
     }
 
     const CudaDriver& driver() const { return *driver_; }
