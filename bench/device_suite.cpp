@@ -41,7 +41,8 @@ class OneChunk {
    public:
     OneChunk(const Gpu& gpu, std::uint64_t size_bytes) : gpu_(gpu), size_bytes_(size_bytes) {
         properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-        properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {gpu.context->handle()}};
+        properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        properties_.location.id = gpu.context->device();
         access_.location = properties_.location;
         access_.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         gpu_.call("cuMemAddressReserve",
