@@ -94,7 +94,7 @@ std::string device_hint() {
     const Result<GpuInfo> gpus = gpu_info();
     if (!gpus) return gpus.error().message();
     if (gpus->gpus.empty()) return "the driver knows no GPU";
-    return "there is no tier in GPU memory yet: tensors there are left alone";
+    return "none was chosen: the option device=SIZE makes one of a GPU's memory";
 }
 
 // The tiers that could be opened, beside their place in the report.

@@ -3,6 +3,7 @@
 
 #include "bindings/device_io.h"
 #include "bindings/fork_watch.h"
+#include "bindings/open_managers.h"
 #include "bindings/stream_pins.h"
 #include "bindings/tier_set.h"
 #include "bindings/tier_speeds.h"
@@ -109,6 +110,7 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
                                  .now_ns = [] { return monotonic_ns(); }});
     parts->stream_pins.emplace(*parts->engine);
     parts->device_io.emplace(*parts->engine, *parts->stream_pins, parts->tiers);
+    end_moves_at_exit(parts, *parts->engine);
     return Manager(parts);
 } catch (const std::bad_alloc&) {
     return out_of_memory();

@@ -109,7 +109,7 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
 
 Error MigrationEngine::exceeds_fastest(std::uint64_t size_bytes) const {
     return Error(Errc::no_space, 0,
-                 "{} bytes exceed the {} budget of {}, and there is no lower tier", size_bytes,
+                 "{} bytes exceed the {} budget of {}, and no lower tier takes them", size_bytes,
                  name(fastest().info().kind), fastest().info().capacity_bytes);
 }
 

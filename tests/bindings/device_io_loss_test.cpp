@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,8 @@ TEST_F(DeviceIoLossTest, WhatWasNeverCopiedIsAnErrorAndNotOldBytes) {
             }
             while (!*manager.source_read(**id)) std::this_thread::yield();
         }
+        // A device that failed copies no more; this one only said so, and does.
+        ASSERT_EQ(FROSTLINE_EMULATED(cuCtxSynchronize)(), CUDA_SUCCESS);
         std::vector<std::byte> bytes(kMi);
         for (int i = 0; i < 2; ++i) {
             const auto got = manager.get(**id, bytes);
@@ -139,6 +142,29 @@ TEST_F(DeviceIoLossTest, AManagerMayEndOnTheThreadThatWaitsForStreams) {
     // to give the context back, which the framework still has.
     while (gpu_->calls("cuDevicePrimaryCtxRelease") + 1 < gpu_->calls("cuDevicePrimaryCtxRetain")) {
         std::this_thread::yield();
+    }
+}
+
+// Workers that go on while the driver ends would touch memory that is gone.
+TEST(DeviceIoExitDeathTest, AProcessMayEndWithAManagerOpenAndTensorsMoving) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto leave_in_the_middle = [] {
+        const EnvironmentVariable driver("FROSTLINE_CUDA_DRIVER", FROSTLINE_EMULATOR);
+        Emulator::get().restart("memory=128MiB,granularity=64KiB,latency_us=200");
+        auto manager = Manager::open({.device_bytes = 2 * kMi,
+                                      .dram_bytes = kMi,
+                                      .swap_places = {"/tmp"},
+                                      .verify = true,
+                                      .calibrate = false});
+        if (!manager) std::exit(1);
+        for (int i = 0; i < 24; ++i) {
+            if (!manager->put(std::vector<std::byte>(kMi, std::byte{9}))) std::exit(2);
+        }
+        static const Manager left_open = *manager;
+        std::exit(0);
+    };
+    for (int round = 0; round < 5; ++round) {
+        EXPECT_EXIT(leave_in_the_middle(), testing::ExitedWithCode(0), "");
     }
 }
 
