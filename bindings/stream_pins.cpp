@@ -61,7 +61,7 @@ void StreamPins::keep(const PinnedBytes& pinned) noexcept {
     }
 }
 
-void StreamPins::unpin_after(const PinnedBytes& pinned, EventRef event) noexcept {
+void StreamPins::unpin_after(const PinnedBytes& pinned, const EventRef& event) noexcept {
     try {
         const std::lock_guard lock(mutex_);
         if (!thread_.joinable()) thread_ = std::thread([this] { run(); });

@@ -35,7 +35,7 @@ class StreamPins {
     /// The pin, which is no longer the caller's and ends `later`, ends when `event` has passed.
     /// Work that failed by then was to write a tensor whose pin is for writing: that is lost. Never
     /// fails: where no thread or no memory can be had, it waits here.
-    void unpin_after(const PinnedBytes& pinned, EventRef event) noexcept;
+    void unpin_after(const PinnedBytes& pinned, const EventRef& event) noexcept;
 
     /// The pin, which is no longer the caller's, stays as long as this does.
     void keep(const PinnedBytes& pinned) noexcept;
