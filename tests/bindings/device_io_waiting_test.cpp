@@ -106,13 +106,14 @@ TEST_P(DeviceIoWaitingTest, MoreStreamsThanLanes) {
     std::array<CUstream, 20> streams{};
     for (CUstream& each : streams) each = framework.stream();
     const CUdeviceptr target = Framework::tensor(kMi, 0xff, streams[0]);
-    for (unsigned char i = 0; i < streams.size(); ++i) {
-        const CUdeviceptr memory = Framework::tensor(kMi, i, streams[i]);
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+        const auto value = static_cast<unsigned char>(i);
+        const CUdeviceptr memory = Framework::tensor(kMi, value, streams[i]);
         const auto id = put(manager, memory, streams[i]);
         ASSERT_TRUE(id.has_value()) << id.error().message();
         Framework::free(memory, streams[i]);
         ASSERT_TRUE(get(manager, *id, target, streams[0]).has_value());
-        EXPECT_TRUE(Framework::holds(target, kMi, i, streams[0]));
+        EXPECT_TRUE(Framework::holds(target, kMi, value, streams[0]));
         ASSERT_TRUE(manager.drop(*id).has_value());
     }
     Framework::free(target, streams[0]);

@@ -69,8 +69,8 @@ struct Case {
     }
 };
 
-void PrintTo(const Case& fault, std::ostream* out) {
-    *out << fault.name();
+std::ostream& operator<<(std::ostream& out, const Case& fault) {
+    return out << fault.name();
 }
 
 class DriverFaultsTest : public testing::TestWithParam<Case> {

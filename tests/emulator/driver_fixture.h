@@ -67,7 +67,8 @@ class DriverTest : public ::testing::Test {
     static CUmemAllocationProp on_device(int device) {
         CUmemAllocationProp properties{};
         properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-        properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        properties.location.id = device;
         return properties;
     }
 
@@ -87,7 +88,8 @@ class DriverTest : public ::testing::Test {
     static CUresult set_access(CUdeviceptr address, std::size_t bytes, int device = 0,
                                CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
         CUmemAccessDesc description{};
-        description.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+        description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        description.location.id = device;
         description.flags = flags;
         return cuMemSetAccess(address, bytes, &description, 1);
     }

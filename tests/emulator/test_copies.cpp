@@ -76,7 +76,7 @@ TEST_F(CopyTest, CopiesOnTheDeviceDoNotWait) {
 TEST_F(CopyTest, AsynchronousCopiesTakeEffectAtTheirEnd) {
     start("latency_us=50000");
     const CUdeviceptr memory = allocate(1000);
-    unsigned char* const host = reinterpret_cast<unsigned char*>(pinned(1000));
+    auto* const host = reinterpret_cast<unsigned char*>(pinned(1000));
     const CUstream s = stream();
     ASSERT_CUDA_OK(cuMemsetD8Async(memory, 1, 1000, s));
     ASSERT_CUDA_OK(cuStreamSynchronize(s));

@@ -36,8 +36,18 @@ def libraries_of(program):
 
 
 def stage_program(tree, program):
+    stage(tree, program, tree / "bin" / Path(program).name)
+
+
+def stage_library(tree, library):
+    """One that a program loads by its path, which is the same in the guest."""
+    place = tree / str(library).lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    stage(tree, library, place)
+
+
+def stage(tree, program, staged):
     """Stripped: debugging symbols are most of it, and all of it is copied into guest memory."""
-    staged = tree / "bin" / Path(program).name
     subprocess.run(["strip", "-o", staged, program], check=True)
     for library in libraries_of(program):
         place = tree / library.lstrip("/")
@@ -62,7 +72,7 @@ def stage_modules(tree, modules):
     (target / "order").write_text("".join(name + "\n" for name in names))
 
 
-def build(folder, programs, modules):
+def build(folder, programs, loaded, modules):
     """Makes folder/initrd and returns its path. Not compressed: the guest would be slower at that
     than at reading it."""
     tree = folder / "guest"
@@ -73,6 +83,8 @@ def build(folder, programs, modules):
         stage_program(tree, shutil.which(tool, path=PATH))
     for program in programs:
         stage_program(tree, program)
+    for library in loaded:
+        stage_library(tree, library)
     stage_modules(tree, modules)
     init = tree / "init"
     shutil.copy(Path(__file__).parent / "guest_init.sh", init)

@@ -153,7 +153,9 @@ def main():
     try:
         kernel, modules = guest_image.find_kernel(guest)
         programs = [build / "bin/test_tiers", build / "bin/pmem_writer"]
-        initrd = guest_image.build(work, programs, modules)
+        # The GPU of the tests of copies.
+        loaded = [build / "lib/libfrostline_emulator.so"]
+        initrd = guest_image.build(work, programs, loaded, modules)
 
         def boot_on(media):
             limits = {"VM_LIMIT_S": SUITE_LIMIT_S, "FROSTLINE_SEED": seed}
