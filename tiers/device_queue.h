@@ -16,7 +16,7 @@ namespace frostline {
 
 class DeviceQueue final : public TransferQueue {
    public:
-    static constexpr std::size_t kDepth = 16;
+    static constexpr std::size_t kDepth = 32;
     static constexpr std::uint64_t kStagingBytes = std::uint64_t{1} << 20;
     /// Of one copy in place, so that a more urgent one need not wait for long.
     static constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
