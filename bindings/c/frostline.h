@@ -169,8 +169,7 @@ FROSTLINE_EXPORT frostline_status frostline_release_source(frostline_context* co
                                                            frostline_id id, void* stream);
 
 /* Sets *read to 1 if the source of a tensor was read, so that it may be freed or overwritten in any
- * order, and to 0 if not yet. Copies by frostline_get_device() of the same tensor that are under
- * way may make it 0, too. Never waits. */
+ * order, and to 0 if not yet. Never waits. */
 FROSTLINE_EXPORT frostline_status frostline_source_read(frostline_context* context, frostline_id id,
                                                         int* read);
 
@@ -185,8 +184,9 @@ FROSTLINE_EXPORT frostline_status frostline_get_device(frostline_context* contex
                                                        void* stream);
 
 /* As frostline_unpin(), when the work that `stream`, of the device tier's GPU, has been given so
- * far is done; the host does not wait for it. `pinned` is not to be used any more. The stream
- * captures no graph. Without a device tier the pin ends at once. NULL is accepted. */
+ * far is done; the host does not wait for it. `pinned` is not to be used any more. If the stream is
+ * capturing a graph, the tensor stays where it is until the context is closed, because the graph
+ * may be replayed. Without a device tier the pin ends at once. NULL is accepted. */
 FROSTLINE_EXPORT void frostline_unpin_after(frostline_pinned* pinned, void* stream);
 
 /* Forgets a tensor; its room is free once no pin holds it. */

@@ -145,12 +145,18 @@ TEST_F(DeviceIoLossTest, AManagerMayEndOnTheThreadThatWaitsForStreams) {
     }
 }
 
-// Workers that go on while the driver ends would touch memory that is gone.
+// Workers that go on while the driver ends would touch memory that is gone: about one time in five.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kRounds = 5;
+#else
+constexpr int kRounds = 30;
+#endif
+
 TEST(DeviceIoExitDeathTest, AProcessMayEndWithAManagerOpenAndTensorsMoving) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     const auto leave_in_the_middle = [] {
         const EnvironmentVariable driver("FROSTLINE_CUDA_DRIVER", FROSTLINE_EMULATOR);
-        Emulator::get().restart("memory=128MiB,granularity=64KiB,latency_us=200");
+        Emulator::get().restart("memory=128MiB,granularity=64KiB,d2h_bytes_per_s=1000000000");
         auto manager = Manager::open({.device_bytes = 2 * kMi,
                                       .dram_bytes = kMi,
                                       .swap_places = {"/tmp"},
@@ -160,10 +166,9 @@ TEST(DeviceIoExitDeathTest, AProcessMayEndWithAManagerOpenAndTensorsMoving) {
         for (int i = 0; i < 24; ++i) {
             if (!manager->put(std::vector<std::byte>(kMi, std::byte{9}))) std::exit(2);
         }
-        static const Manager left_open = *manager;
-        std::exit(0);
+        std::exit(0);  // which destroys no local object
     };
-    for (int round = 0; round < 5; ++round) {
+    for (int round = 0; round < kRounds; ++round) {
         EXPECT_EXIT(leave_in_the_middle(), testing::ExitedWithCode(0), "");
     }
 }
