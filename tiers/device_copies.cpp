@@ -23,48 +23,47 @@ Result<DeviceCopies::Reach> DeviceCopies::reach(const std::byte* address) const 
     return Reach{on_device ? Memory::device : Memory::pageable, piece.size_bytes};
 }
 
+template <class Copy>
+Result<void> DeviceCopies::in_pieces(std::span<const std::byte> memory, const Copy& copy) const {
+    for (std::size_t done = 0; done < memory.size();) {
+        FROSTLINE_TRY(const Reach reach, this->reach(memory.data() + done));
+        const auto size = std::min<std::uint64_t>(memory.size() - done, reach.size_bytes);
+        FROSTLINE_TRY_VOID(
+            context_->run([&] { return copy(done, size, reach.memory == Memory::device); }));
+        done += size;
+    }
+    return ok();
+}
+
 Result<void> DeviceCopies::start_read(CUdeviceptr from, std::span<std::byte> to,
                                       CUstream stream) const noexcept {
     const CudaDriver& driver = context_->driver();
-    while (!to.empty()) {
-        FROSTLINE_TRY(const Reach reach, this->reach(to.data()));
-        const std::size_t size = std::min<std::uint64_t>(to.size(), reach.size_bytes);
-        FROSTLINE_TRY_VOID(context_->run([&] {
-            if (reach.memory == Memory::device) {
-                return driver.check(
-                    "cuMemcpyDtoDAsync",
-                    driver.cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to.data()), from, size,
-                                             stream));
-            }
-            return driver.check("cuMemcpyDtoHAsync",
-                                driver.cuMemcpyDtoHAsync(to.data(), from, size, stream));
-        }));
-        to = to.subspan(size);
-        from += size;
-    }
-    return ok();
+    return in_pieces(to, [&](std::size_t done, std::size_t size, bool within_devices) {
+        std::byte* const target = to.data() + done;
+        if (within_devices) {
+            return driver.check("cuMemcpyDtoDAsync",
+                                driver.cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(target),
+                                                         from + done, size, stream));
+        }
+        return driver.check("cuMemcpyDtoHAsync",
+                            driver.cuMemcpyDtoHAsync(target, from + done, size, stream));
+    });
 }
 
 Result<void> DeviceCopies::start_write(CUdeviceptr to, std::span<const std::byte> from,
                                        CUstream stream) const noexcept {
     const CudaDriver& driver = context_->driver();
-    while (!from.empty()) {
-        FROSTLINE_TRY(const Reach reach, this->reach(from.data()));
-        const std::size_t size = std::min<std::uint64_t>(from.size(), reach.size_bytes);
-        FROSTLINE_TRY_VOID(context_->run([&] {
-            if (reach.memory == Memory::device) {
-                return driver.check(
-                    "cuMemcpyDtoDAsync",
-                    driver.cuMemcpyDtoDAsync(to, reinterpret_cast<CUdeviceptr>(from.data()), size,
-                                             stream));
-            }
-            return driver.check("cuMemcpyHtoDAsync",
-                                driver.cuMemcpyHtoDAsync(to, from.data(), size, stream));
-        }));
-        from = from.subspan(size);
-        to += size;
-    }
-    return ok();
+    return in_pieces(from, [&](std::size_t done, std::size_t size, bool within_devices) {
+        const std::byte* const source = from.data() + done;
+        if (within_devices) {
+            return driver.check(
+                "cuMemcpyDtoDAsync",
+                driver.cuMemcpyDtoDAsync(to + done, reinterpret_cast<CUdeviceptr>(source), size,
+                                         stream));
+        }
+        return driver.check("cuMemcpyHtoDAsync",
+                            driver.cuMemcpyHtoDAsync(to + done, source, size, stream));
+    });
 }
 
 }  // namespace frostline

@@ -43,6 +43,11 @@ class DeviceCopies {
                              CUstream stream) const noexcept;
 
    private:
+    /// Calls `copy` for each part of the memory that one copy can take, with its place, its size,
+    /// and whether it is a device's.
+    template <class Copy>
+    Result<void> in_pieces(std::span<const std::byte> memory, const Copy& copy) const;
+
     std::shared_ptr<const CudaContext> context_;
     const HostRegistration* registered_;
 };
