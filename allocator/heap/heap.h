@@ -1,0 +1,254 @@
+// A heap hands out memory in blocks and takes it back, for one backing. Everything that it knows of
+// them lies outside that memory.
+//
+// Two layers. A thread's cache serves most requests: it holds blocks that the thread freed, by size
+// and stream. Behind it, under the heap's lock, lies the free memory: large blocks and small ones in
+// chunks of their own (two HeapSpaces), because small ones live long among short-lived large ones,
+// and one would keep a chunk from ever being whole again; slots (SlotSpans) for the smallest. What the caches hold goes back there before the heap
+// takes any new memory from its backing, so that caching never costs memory.
+//
+// Slots are always cached. Blocks are once the heap has served many without a new chunk: a cached
+// block keeps its place, where best fit would have chosen a better one, and a heap that still grows
+// pays for that with memory. Each time that caching was followed by growth, it has to wait twice as
+// long for the next.
+//
+// Rule of streams: memory that was freed on a stream is used again on it at once; on another stream
+// after an event behind all work that was queued there when it was freed, on every stream that used
+// it. Nobody waits for an event while there is other memory.
+//
+// Locks, in the order in which they are taken: the heap's, the list of caches, one cache.
+#pragma once
+
+#include "allocator/heap/address_index.h"
+#include "allocator/heap/fork_guard.h"
+#include "allocator/heap/heap_backing.h"
+#include "allocator/heap/heap_caches.h"
+#include "allocator/heap/heap_clock.h"
+#include "allocator/heap/heap_options.h"
+#include "allocator/heap/heap_space.h"
+#include "allocator/heap/heap_statistics.h"
+#include "allocator/heap/record_arena.h"
+#include "allocator/heap/slot_spans.h"
+#include "allocator/heap/stitch_plan.h"
+#include "allocator/heap/stream_ledger.h"
+#include "allocator/tensor_id.h"
+#include "tiers/free_extents.h"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace frostline {
+
+/// Thread-safe. Outlives nothing: end it when nobody uses its memory any longer.
+template <HeapBacking Backing>
+class Heap {
+   public:
+    /// Errors: invalid_argument (options, or a backing whose parts are no whole chunks),
+    /// out_of_memory, unsupported (no way to recognise forked children).
+    static Result<std::unique_ptr<Heap>> create(std::unique_ptr<Backing> backing,
+                                                const HeapOptions& options) noexcept;
+    Heap(const Heap&) = delete;
+    Heap& operator=(const Heap&) = delete;
+    /// Waits for the streams that use freed memory and returns everything to the backing. What
+    /// still lives is reported as options say, and is memory no longer.
+    ~Heap();
+
+    /// `size_bytes` for work on `stream`, at a multiple of `alignment_bytes`, a power of two (512
+    /// in any case). Null for no bytes. The content is undefined. Budget: 20 ns where the thread
+    /// freed a block of this size before. Errors: no_space (with where the memory is), busy (in a
+    /// forked child), invalid_argument, out_of_memory (for the heap's own records), the backing's.
+    Result<void*> allocate(std::uint64_t size_bytes, StreamHandle stream = 0,
+                           std::uint64_t alignment_bytes = kSlotUnitBytes) noexcept;
+
+    /// Takes back what allocate() gave; null is nothing. Work on the block's own stream, and on
+    /// those that record_stream() named, may still be queued. Any thread. Budget: 20 ns. Errors:
+    /// invalid_argument (no live block starts there, and what is there instead), busy (in a forked
+    /// child).
+    Result<void> free(void* block) noexcept;
+    /// The same, and the size must be the one that was asked for, or nothing is done.
+    Result<void> free(void* block, std::uint64_t size_bytes) noexcept;
+
+    /// The block is used by work on `stream`, too: after free() its memory waits for what was
+    /// queued there until then. Errors: as free(); out_of_memory.
+    Result<void> record_stream(void* block, StreamHandle stream) noexcept;
+
+    /// Size, id and birth of the live block that starts there. Errors: as free().
+    Result<HeapAllocation> describe(const void* block) const noexcept;
+    /// Whether the address lies in what this heap hands out from.
+    bool owns(const void* address) const noexcept;
+
+    /// Returns to the backing whatever chunks nobody uses, after waiting for streams if `wait`.
+    /// Says how many bytes. Errors: the backing's.
+    Result<std::uint64_t> trim(bool wait = false) noexcept;
+
+    /// Exact while no thread is in a call of this heap, and else within what those calls change.
+    HeapStatistics statistics() const noexcept;
+
+    /// What lives, in the order of birth.
+    std::vector<HeapAllocation> live() const;
+
+    const HeapOptions& options() const noexcept { return options_; }
+    Backing& backing() noexcept { return *backing_; }
+
+    /// Ends the program where a rule of the heap is broken. For tests; nobody else uses the heap.
+    void check() const;
+
+   private:
+    // What an address names: a slot of a span, or a block.
+    struct Found {
+        AllocationRecord* record = nullptr;
+        std::uint64_t block_bytes = 0;
+        HeapSpan* span = nullptr;
+        HeapBlock* block = nullptr;
+    };
+    struct Request {
+        std::uint64_t size_bytes = 0;
+        std::uint64_t alignment_bytes = 0;
+        std::uint64_t block_bytes = 0;  // as spanned
+        StreamTag tag = kNoStream;
+    };
+    // A freed block whose other streams are not known to be done.
+    struct Pending {
+        CachedBlock block;
+        std::vector<std::pair<StreamTag, std::uint64_t>> waits;  // stream, and epoch to settle
+        std::vector<StreamTag> unmarked;                         // took no event since
+    };
+    // The addresses of a window that was freed: work on its stream may still use them.
+    struct Retired {
+        std::uint64_t address = 0;
+        std::uint64_t chunks = 0;
+        StreamTag tag = kNoStream;
+        std::uint64_t epoch = 0;
+    };
+
+    Heap(std::unique_ptr<Backing> backing, const HeapOptions& options);
+    Result<void> set_up();
+    HeapAllocation allocation(std::uint64_t address, const AllocationRecord& record) const noexcept;
+
+    // heap_fast.h
+    Result<HeapThread*> thread_for(StreamHandle stream) noexcept;
+    Result<StreamTag> admit(StreamHandle stream) noexcept;
+    Result<void*> allocate_slowly(Request request, ThreadCache* cache,
+                                  StreamHandle stream) noexcept;
+    void begin_life(const Request& request, CachedBlock block, ThreadCache& cache) noexcept;
+    void note_peak(CacheCounts& counts) noexcept;
+    Found find(std::uint64_t address) const noexcept;
+    bool caches(std::uint64_t block_bytes) const noexcept {
+        return block_bytes <= kLargestSlot || caches_blocks_.load(std::memory_order_relaxed);
+    }
+    static bool claim(const Found& found, std::uint64_t address) noexcept;
+    Result<void> end_life(void* start, const std::uint64_t* size_bytes) noexcept;
+    void end_life_slowly(CachedBlock block, std::uint64_t block_bytes,
+                         HeapThread* thread) noexcept;
+    void count_death(CacheCounts& counts, std::uint64_t size_bytes,
+                     std::uint64_t block_bytes) noexcept;
+
+    // heap_supply.h: all but the first two under mutex_
+    static bool usable(std::uint64_t alignment_bytes) noexcept;
+    static std::uint64_t block_bytes_for(std::uint64_t size_bytes,
+                                         std::uint64_t alignment_bytes) noexcept;
+    Result<CachedBlock> supply(const Request& request) noexcept;
+    void note_supply(const Request& request, bool scarce) noexcept;
+    Result<CachedBlock> take_again(const Request& request) noexcept;
+    Result<CachedBlock> take_grown(const Request& request) noexcept;
+    CachedBlock take_free(const Request& request) noexcept;
+    CachedBlock take_slot(const Request& request) noexcept;
+    static Request span_for(const Request& request) noexcept;
+    HeapBlock* take_block(const Request& request) noexcept;
+    CachedBlock take_stitched(const Request& request) noexcept;
+    CachedBlock enter(HeapBlock& block) noexcept;
+    bool may_stitch(const Request& request) const noexcept;
+    bool lend(const StitchPlan& plan, HeapBlock& window) noexcept;
+    bool open_window(const StitchPlan& plan, HeapBlock& window) noexcept;
+    std::uint64_t chunks_to_stitch(const Request& request, std::uint64_t at_most) const noexcept;
+    Result<bool> grow(const Request& request) noexcept;
+    HeapSpace& space_for(std::uint64_t block_bytes) noexcept {
+        return block_bytes <= kMostSmallBytes ? *small_ : *large_;
+    }
+    Result<bool> make_allowance(std::uint64_t chunks, const Request& request,
+                                const HeapBlock* beside) noexcept;
+    Result<bool> back(std::uint64_t address, std::uint64_t chunks,
+                      const HeapBlock* beside) noexcept;
+    bool ask_for_room(const Request& request) noexcept;
+
+    // heap_return.h: all under mutex_
+    void accept(CachedBlock block) noexcept;
+    void take_back(HeapBlock& block, StreamTag tag) noexcept;
+    void wait_elsewhere(CachedBlock block) noexcept;
+    void mark_pending(Pending& pending) noexcept;
+    bool poll_pending() noexcept;
+    bool drain_caches() noexcept;
+    bool settle_others(StreamTag tag) noexcept;
+    bool settle(StreamTag tag) noexcept;
+    bool mark_freed(StreamTag tag) noexcept;
+    bool borrow_from_streams(StreamTag tag) noexcept;
+    bool wait_for_streams() noexcept;
+    bool close_retired() noexcept;
+    std::uint64_t give_up_idle(std::uint64_t at_most, bool small_only,
+                               const HeapBlock* beside) noexcept;
+    std::uint64_t give_up_streams(std::uint64_t at_most, const HeapBlock* beside) noexcept;
+
+    // heap_errors.h
+    Error forked() const noexcept;
+    Error refuse(std::uint64_t size_bytes, std::uint64_t alignment_bytes) const noexcept;
+    Error out_of_records() const noexcept;
+    Error no_room(const Request& request) const noexcept;
+    Error misuse(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
+    Error explain(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
+
+    std::uint64_t free_bytes_of(StreamTag tag) const noexcept {
+        return large_->free_bytes(tag) + small_->free_bytes(tag);
+    }
+    std::uint64_t backed_bytes() const noexcept {
+        return large_->backed_bytes() + small_->backed_bytes();
+    }
+
+    static constexpr std::uint64_t kMostSmallBytes = std::uint64_t{128} << 10;
+    static_assert(kMostSmallBytes >= kSpanBytes);
+    static constexpr std::uint64_t kFirstPatience = std::uint64_t{1} << 14;
+    static constexpr std::uint64_t kBirthsAtOnce = 1024;
+    static constexpr int kMostTries = 8;  // at making room for one request
+    static constexpr std::uint64_t kMostAlignment = std::uint64_t{2} << 20;
+    static constexpr std::int64_t kPeakStepBytes = std::int64_t{1} << 20;
+    static constexpr std::uint32_t kNumbersInARecord = RecordArena::kRecordBytes / 8;
+
+    const std::unique_ptr<Backing> backing_;
+    const HeapOptions options_;
+    const HeapAddresses addresses_;
+    const std::uint64_t capacity_bytes_;
+    const HeapClock clock_;
+    std::unique_ptr<ForkGuard> fork_guard_;
+    std::shared_ptr<HeapCaches> caches_;
+    std::atomic<std::uint64_t> next_birth_{1};
+    mutable std::atomic<std::uint64_t> misuses_{0};
+    std::atomic<std::int64_t> noted_live_bytes_{0};
+    std::atomic<std::int64_t> peak_live_bytes_{0};
+    std::atomic<bool> caches_blocks_{false};  // set and cleared under mutex_
+
+    mutable std::mutex mutex_;  // guards everything below, but for what their own rules free
+    std::unique_ptr<RecordArena> records_;
+    std::unique_ptr<HeapSpace> large_;
+    std::unique_ptr<HeapSpace> small_;  // blocks of up to kMostSmallBytes, spans among them
+    std::unique_ptr<SlotSpans> spans_;
+    AddressIndex index_;
+    StreamLedger<Backing> ledger_;
+    std::unique_ptr<FreeExtents> windows_;             // addresses for windows
+    std::map<std::uint64_t, HeapBlock*> open_windows_;  // by where their mappings start
+    std::unordered_map<AllocationRecord*, Pending> elsewhere_;  // of living blocks
+    std::vector<Pending> pending_;
+    std::vector<Retired> retired_;
+    ThreadCache uncached_;  // counts for threads that have no cache; never holds a block
+    std::uint64_t calm_ = 0;  // blocks supplied since memory was scarce last
+    std::uint64_t patience_ = kFirstPatience;
+    std::uint64_t pending_bytes_ = 0;
+    std::uint64_t window_bytes_ = 0;  // of addresses that are mapped, retired ones included
+    std::uint64_t peak_backed_bytes_ = 0;
+};
+
+}  // namespace frostline

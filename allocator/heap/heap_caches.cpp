@@ -1,0 +1,80 @@
+#include "allocator/heap/heap_caches.h"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+namespace frostline {
+
+// What a thread does when it ends: it leaves its caches to their heaps, those that are still there.
+class HeapThreadEnd {
+   public:
+    struct Entry {
+        std::uint64_t heap = 0;
+        std::weak_ptr<HeapCaches> caches;
+        ThreadCache* cache = nullptr;
+    };
+
+    HeapThreadEnd() = default;
+    HeapThreadEnd(const HeapThreadEnd&) = delete;
+    HeapThreadEnd& operator=(const HeapThreadEnd&) = delete;
+    ~HeapThreadEnd() {
+        // What the thread destroys after this may still use the heap: without a cache then.
+        ended = true;
+        for (HeapThread& thread : detail::heap_threads) thread = {};
+        for (const Entry& entry : entries) {
+            if (const auto caches = entry.caches.lock()) caches->retire(*entry.cache);
+        }
+    }
+
+    static thread_local constinit bool ended;
+    std::vector<Entry> entries;
+};
+
+thread_local constinit bool HeapThreadEnd::ended = false;
+
+namespace {
+
+std::atomic<std::uint64_t> next_number{1};
+
+}  // namespace
+
+HeapCaches::HeapCaches() noexcept : number_(next_number.fetch_add(1, std::memory_order_relaxed)) {
+}
+
+HeapThread* HeapCaches::enter() noexcept {
+    if (HeapThreadEnd::ended) return nullptr;
+    static thread_local HeapThreadEnd end;
+    try {
+        const auto known = std::find_if(end.entries.begin(), end.entries.end(),
+                                        [&](const auto& entry) { return entry.heap == number_; });
+        ThreadCache* cache = known == end.entries.end() ? nullptr : known->cache;
+        if (cache == nullptr) {
+            std::erase_if(end.entries, [](const auto& entry) { return entry.caches.expired(); });
+            end.entries.reserve(end.entries.size() + 1);
+            const std::lock_guard lock(mutex_);
+            if (spare_.empty()) {
+                caches_.reserve(caches_.size() + 1);
+                spare_.reserve(caches_.size() + 1);  // so that retire() needs no memory
+                caches_.push_back(std::make_unique<ThreadCache>());
+                cache = caches_.back().get();
+            } else {
+                cache = spare_.back();
+                spare_.pop_back();
+            }
+            end.entries.push_back({number_, weak_from_this(), cache});
+        }
+        HeapThread& thread = detail::heap_threads[number_ % detail::kHeapThreads];
+        thread = HeapThread{number_, cache, 0, kNoStream};
+        return &thread;
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+
+void HeapCaches::retire(ThreadCache& cache) noexcept {
+    const std::lock_guard lock(mutex_);
+    spare_.push_back(&cache);
+}
+
+}  // namespace frostline

@@ -1,0 +1,70 @@
+// The caches of all threads that use a heap, and how a thread finds its own. A cache outlives its
+// thread: what it holds stays with the heap, and the next new thread goes on with it.
+//
+// Rule: a heap's number is never used again, so a thread's note of an ended heap matches no other.
+#pragma once
+
+#include "allocator/heap/heap_backing.h"
+#include "allocator/heap/thread_cache.h"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace frostline {
+
+/// A thread's note of the heap that it used last of those that share the note.
+struct HeapThread {
+    std::uint64_t heap = 0;  ///< 0: none
+    ThreadCache* cache = nullptr;
+    StreamHandle stream = 0;  ///< the stream that it named last, and its tag
+    StreamTag tag = kNoStream;
+};
+
+namespace detail {
+
+inline constexpr std::size_t kHeapThreads = 4;
+// The initial-exec model: one instruction, where the library would otherwise call for the address.
+// Small enough for the room that the loader keeps for libraries that are loaded late.
+#if defined(__GNUC__)
+__attribute__((tls_model("initial-exec")))
+#endif
+inline thread_local constinit HeapThread heap_threads[kHeapThreads];
+
+}  // namespace detail
+
+/// Thread-safe.
+class HeapCaches : public std::enable_shared_from_this<HeapCaches> {
+   public:
+    HeapCaches() noexcept;
+
+    std::uint64_t number() const noexcept { return number_; }
+
+    /// This thread's note of this heap; null when it has none yet, or not here any longer.
+    HeapThread* find() const noexcept {
+        HeapThread& thread = detail::heap_threads[number_ % detail::kHeapThreads];
+        return thread.heap == number_ ? &thread : nullptr;
+    }
+    /// Makes the note, with a cache that is this thread's until it ends. Null: no memory, or the
+    /// thread is ending; it does without a cache then.
+    HeapThread* enter() noexcept;
+
+    /// Calls `visit` with each cache, of whatever thread.
+    template <class Visit>
+    void for_each(Visit&& visit) const {
+        const std::lock_guard lock(mutex_);
+        for (const auto& cache : caches_) visit(*cache);
+    }
+
+   private:
+    friend class HeapThreadEnd;
+    void retire(ThreadCache& cache) noexcept;
+
+    const std::uint64_t number_;
+    mutable std::mutex mutex_;  // guards both; taken before a cache's own lock
+    std::vector<std::unique_ptr<ThreadCache>> caches_;
+    std::vector<ThreadCache*> spare_;  // of threads that ended
+};
+
+}  // namespace frostline

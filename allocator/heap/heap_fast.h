@@ -1,0 +1,222 @@
+// The heap's fast layer: what allocate() and free() do when a thread's cache serves them.
+// Part of heap.h, for those who instantiate Heap.
+#pragma once
+
+#include "allocator/heap/heap.h"
+
+namespace frostline {
+
+template <HeapBacking Backing>
+Result<HeapThread*> Heap<Backing>::thread_for(StreamHandle stream) noexcept {
+    HeapThread* thread = caches_->find();
+    if (thread == nullptr) thread = caches_->enter();
+    if (thread == nullptr) return nullptr;
+    if constexpr (Backing::kHasStreams) {
+        if (thread->tag == kNoStream || thread->stream != stream) {
+            const std::lock_guard lock(mutex_);
+            FROSTLINE_TRY(thread->tag, admit(stream));
+            thread->stream = stream;
+        }
+    }
+    return thread;
+}
+
+template <HeapBacking Backing>
+Result<StreamTag> Heap<Backing>::admit(StreamHandle stream) noexcept {
+    FROSTLINE_TRY(const StreamTag tag, ledger_.tag_of(stream));
+    if (!large_->admit(tag) || !small_->admit(tag) || !spans_->admit(tag)) {
+        return Error(Errc::out_of_memory, 0, "noting a stream of {}", options_.name);
+    }
+    return tag;
+}
+
+template <HeapBacking Backing>
+Result<void*> Heap<Backing>::allocate(std::uint64_t size_bytes, StreamHandle stream,
+                                      std::uint64_t alignment_bytes) noexcept {
+    if (size_bytes == 0) return nullptr;
+    if (fork_guard_->in_child()) [[unlikely]] return forked();
+    if (size_bytes > capacity_bytes_ || !usable(alignment_bytes)) [[unlikely]] {
+        return refuse(size_bytes, alignment_bytes);
+    }
+    FROSTLINE_TRY(HeapThread* const thread, thread_for(stream));
+    Request request{size_bytes, alignment_bytes, 0, thread == nullptr ? kNoStream : thread->tag};
+    request.block_bytes = block_bytes_for(size_bytes, alignment_bytes);
+    ThreadCache* const cache = thread == nullptr ? nullptr : thread->cache;
+    if (cache != nullptr && alignment_bytes <= HeapSpace::kUnitBytes) [[likely]] {
+        cache->lock();
+        const CachedBlock block = cache->pop({request.block_bytes, request.tag});
+        if (block.record != nullptr) [[likely]] {
+            begin_life(request, block, *cache);
+            cache->unlock();
+            return reinterpret_cast<void*>(block.address);
+        }
+        cache->unlock();
+    }
+    return allocate_slowly(request, cache, stream);
+}
+
+template <HeapBacking Backing>
+Result<void*> Heap<Backing>::allocate_slowly(Request request, ThreadCache* cache,
+                                             StreamHandle stream) noexcept {
+    CachedBlock block;
+    {
+        const std::lock_guard lock(mutex_);
+        if constexpr (Backing::kHasStreams) {
+            if (cache == nullptr) {
+                FROSTLINE_TRY(request.tag, admit(stream));
+            }
+        }
+        FROSTLINE_TRY(block, supply(request));
+        if (cache == nullptr) {
+            begin_life(request, block, uncached_);
+            return reinterpret_cast<void*>(block.address);
+        }
+    }
+    cache->lock();
+    begin_life(request, block, *cache);
+    cache->unlock();
+    return reinterpret_cast<void*>(block.address);
+}
+
+// The caller holds the cache's lock, and the block is nobody else's.
+template <HeapBacking Backing>
+void Heap<Backing>::begin_life(const Request& request, CachedBlock block,
+                               ThreadCache& cache) noexcept {
+    if (cache.next_birth == cache.births_end) [[unlikely]] {
+        cache.next_birth = next_birth_.fetch_add(kBirthsAtOnce, std::memory_order_relaxed);
+        cache.births_end = cache.next_birth + kBirthsAtOnce;
+    }
+    AllocationRecord& record = *block.record;
+    record.birth = clock_.stamp(cache.next_birth++);
+    record.stream = request.tag;
+    record.size_bytes = request.size_bytes;
+    if (++record.generation == 0) record.generation = 1;  // 0 is no living tensor's
+    record.state.store(AllocationState::live, std::memory_order_release);
+    CacheCounts& counts = cache.counts;
+    counts.live_bytes += static_cast<std::int64_t>(request.size_bytes);
+    counts.live_block_bytes += static_cast<std::int64_t>(request.block_bytes);
+    ++counts.live_blocks;
+    ++counts.births;
+    note_peak(counts);
+}
+
+// Threads tell the heap of what they hold in steps, so that the sum's peak costs them nothing.
+template <HeapBacking Backing>
+void Heap<Backing>::note_peak(CacheCounts& counts) noexcept {
+    const std::int64_t unnoted = counts.live_bytes - counts.noted_live_bytes;
+    if (unnoted < kPeakStepBytes && unnoted > -kPeakStepBytes) [[likely]] return;
+    counts.noted_live_bytes = counts.live_bytes;
+    const std::int64_t live =
+        noted_live_bytes_.fetch_add(unnoted, std::memory_order_relaxed) + unnoted;
+    std::int64_t peak = peak_live_bytes_.load(std::memory_order_relaxed);
+    while (live > peak && !peak_live_bytes_.compare_exchange_weak(peak, live)) {
+    }
+}
+
+template <HeapBacking Backing>
+typename Heap<Backing>::Found Heap<Backing>::find(std::uint64_t address) const noexcept {
+    if (HeapSpan* const span = spans_->span_at(address); span != nullptr) {
+        const auto slot = span->slot_at(address);
+        if (!slot.has_value()) return {};
+        return {&span->record(*slot), span->slot_bytes(), span, nullptr};
+    }
+    const std::uint32_t number = index_.find(address);
+    if (number == AddressIndex::kNone) return {};
+    auto* const block = static_cast<HeapBlock*>(records_->at(number * kNumbersInARecord));
+    return {&block->record, block->size_bytes, nullptr, block};
+}
+
+// Takes a living allocation out of everybody else's reach. A record may have been reused since it
+// was found, if the caller frees what another thread frees, too: so it is looked at again.
+template <HeapBacking Backing>
+bool Heap<Backing>::claim(const Found& found, std::uint64_t address) noexcept {
+    AllocationState expected = AllocationState::live;
+    if (!found.record->state.compare_exchange_strong(expected, AllocationState::cached,
+                                                     std::memory_order_acq_rel,
+                                                     std::memory_order_relaxed)) {
+        return false;
+    }
+    if (found.block != nullptr ? found.block->address == address
+                               : found.span->slot_at(address).has_value() &&
+                                     &found.span->record(*found.span->slot_at(address)) ==
+                                         found.record) [[likely]] {
+        return true;
+    }
+    found.record->state.store(AllocationState::live, std::memory_order_release);
+    return false;
+}
+
+template <HeapBacking Backing>
+Result<void> Heap<Backing>::free(void* block) noexcept {
+    return end_life(block, nullptr);
+}
+
+template <HeapBacking Backing>
+Result<void> Heap<Backing>::free(void* block, std::uint64_t size_bytes) noexcept {
+    return end_life(block, &size_bytes);
+}
+
+template <HeapBacking Backing>
+Result<void> Heap<Backing>::end_life(void* start, const std::uint64_t* size_bytes) noexcept {
+    const auto address = reinterpret_cast<std::uint64_t>(start);
+    if (address == 0) return ok();
+    if (fork_guard_->in_child()) [[unlikely]] return forked();
+    const Found found = find(address);
+    if (found.record == nullptr ||
+        (size_bytes != nullptr && found.record->size_bytes != *size_bytes) ||
+        !claim(found, address)) [[unlikely]] {
+        return misuse(address, size_bytes);
+    }
+    AllocationRecord& record = *found.record;
+    HeapThread* thread = caches_->find();
+    if (thread == nullptr) [[unlikely]] thread = caches_->enter();
+    const CachedBlock block{address, &record};
+    if (thread == nullptr || record.used_elsewhere.load(std::memory_order_relaxed) ||
+        !caches(found.block_bytes)) [[unlikely]] {
+        end_life_slowly(block, found.block_bytes, thread);
+        return ok();
+    }
+    ThreadCache& cache = *thread->cache;
+    const CacheKey key(found.block_bytes, record.stream);
+    cache.lock();
+    count_death(cache.counts, record.size_bytes, found.block_bytes);
+    if (cache.push(key, block)) [[likely]] {
+        cache.unlock();
+        return ok();
+    }
+    const std::vector<CachedBlock> others = cache.take_bin(key);
+    const bool kept = cache.push(key, block);
+    cache.unlock();
+    const std::lock_guard lock(mutex_);
+    for (const CachedBlock& other : others) accept(other);
+    if (!kept) accept(block);
+    return ok();
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::end_life_slowly(CachedBlock block, std::uint64_t block_bytes,
+                                    HeapThread* thread) noexcept {
+    if (thread != nullptr) {
+        thread->cache->lock();
+        count_death(thread->cache->counts, block.record->size_bytes, block_bytes);
+        thread->cache->unlock();
+    }
+    const std::lock_guard lock(mutex_);
+    if (thread == nullptr) count_death(uncached_.counts, block.record->size_bytes, block_bytes);
+    if (block.record->used_elsewhere.load(std::memory_order_relaxed)) {
+        wait_elsewhere(block);
+    } else {
+        accept(block);
+    }
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::count_death(CacheCounts& counts, std::uint64_t size_bytes,
+                                std::uint64_t block_bytes) noexcept {
+    counts.live_bytes -= static_cast<std::int64_t>(size_bytes);
+    counts.live_block_bytes -= static_cast<std::int64_t>(block_bytes);
+    --counts.live_blocks;
+    note_peak(counts);
+}
+
+}  // namespace frostline

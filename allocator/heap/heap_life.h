@@ -1,0 +1,222 @@
+// How a heap begins and ends, and what it says of itself.
+// Part of heap.h, for those who instantiate Heap.
+#pragma once
+
+#include "allocator/heap/heap.h"
+#include "allocator/heap/heap_errors.h"
+#include "allocator/heap/heap_fast.h"
+#include "allocator/heap/heap_return.h"
+#include "allocator/heap/heap_supply.h"
+
+#include <algorithm>
+#include <new>
+
+namespace frostline {
+
+template <HeapBacking Backing>
+Heap<Backing>::Heap(std::unique_ptr<Backing> backing, const HeapOptions& options)
+    : backing_(std::move(backing)),
+      options_(options),
+      addresses_(backing_->addresses()),
+      capacity_bytes_(backing_->capacity_bytes()),
+      index_(addresses_.address),
+      ledger_(*backing_) {
+}
+
+template <HeapBacking Backing>
+Result<std::unique_ptr<Heap<Backing>>> Heap<Backing>::create(std::unique_ptr<Backing> backing,
+                                                             const HeapOptions& options) noexcept {
+    const std::uint64_t chunk_bytes = backing->chunk_bytes();
+    const HeapAddresses addresses = backing->addresses();
+    const auto whole = [&](std::uint64_t bytes) { return bytes % chunk_bytes == 0; };
+    if (chunk_bytes % kSpanBytes != 0 || !whole(addresses.address) ||
+        !whole(addresses.large_bytes) || !whole(addresses.small_bytes) ||
+        !whole(addresses.window_bytes) || addresses.size_bytes() > AddressIndex::kReach) {
+        return Error(Errc::invalid_argument, 0,
+                     "{}: chunks of {} bytes: they must be whole spans of {}, and the addresses "
+                     "whole chunks",
+                     options.name, chunk_bytes, kSpanBytes);
+    }
+    try {
+        std::unique_ptr<Heap> heap(new Heap(std::move(backing), options));
+        heap->caches_ = std::make_shared<HeapCaches>();
+        FROSTLINE_TRY_VOID(heap->set_up());
+        return heap;
+    } catch (const std::bad_alloc&) {
+        return Error(Errc::out_of_memory, 0, "making {}", options.name);
+    }
+}
+
+template <HeapBacking Backing>
+Result<void> Heap<Backing>::set_up() {
+    const std::uint64_t chunk_bytes = backing_->chunk_bytes();
+    FROSTLINE_TRY(fork_guard_, ForkGuard::create());
+    FROSTLINE_TRY(records_, RecordArena::create());
+    FROSTLINE_TRY(large_, HeapSpace::create({addresses_.address, addresses_.large_bytes,
+                                             chunk_bytes, records_.get()}));
+    FROSTLINE_TRY(small_, HeapSpace::create({addresses_.small(), addresses_.small_bytes,
+                                             chunk_bytes, records_.get()}));
+    FROSTLINE_TRY(spans_, SlotSpans::create({addresses_.small(), addresses_.small_bytes,
+                                             records_.get()}));
+    windows_ = std::make_unique<FreeExtents>(addresses_.window_bytes);
+    return ok();
+}
+
+// Errors have nowhere to go here: what the backing does not take back ends with the backing.
+template <HeapBacking Backing>
+Heap<Backing>::~Heap() {
+    if (spans_ == nullptr || fork_guard_->in_child()) return;  // was never set up, or is not ours
+    drain_caches();
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        const auto tag = static_cast<StreamTag>(i);
+        if (ledger_.mark(tag)) (void)ledger_.wait(tag, ledger_.epoch(tag) - 1);
+    }
+    settle_others(kNoStream);
+    for (const auto& [address, window] : open_windows_) {
+        const std::uint64_t bytes = window->end() - address;
+        (void)backing_->unmap_window(address, (bytes + large_->chunk_bytes() - 1) /
+                                                  large_->chunk_bytes());
+    }
+    for (const HeapSpace* const space : {large_.get(), small_.get()}) {
+        space->for_each_backed([&](std::uint64_t address, std::uint64_t size_bytes) {
+            (void)backing_->unback(address, size_bytes / space->chunk_bytes());
+        });
+    }
+}
+
+template <HeapBacking Backing>
+Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noexcept {
+    if (block == nullptr || !Backing::kHasStreams) return ok();
+    if (fork_guard_->in_child()) return forked();
+    const auto address = reinterpret_cast<std::uint64_t>(block);
+    const Found found = find(address);
+    if (found.record == nullptr ||
+        found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
+        return misuse(address, nullptr);
+    }
+    const std::lock_guard lock(mutex_);
+    FROSTLINE_TRY(const StreamTag tag, admit(stream));
+    if (tag == found.record->stream) return ok();
+    try {
+        // Room for what happens when the block is freed, which must not fail.
+        pending_.reserve(pending_.size() + elsewhere_.size() + 1);
+        Pending& pending = elsewhere_[found.record];
+        std::vector<StreamTag>& streams = pending.unmarked;
+        if (std::find(streams.begin(), streams.end(), tag) == streams.end()) {
+            pending.waits.reserve(streams.size() + 1);
+            streams.push_back(tag);
+        }
+    } catch (const std::bad_alloc&) {
+        return Error(Errc::out_of_memory, 0, "noting that a stream uses a block of {}",
+                     options_.name);
+    }
+    found.record->used_elsewhere.store(true, std::memory_order_relaxed);
+    return ok();
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::owns(const void* address) const noexcept {
+    return reinterpret_cast<std::uint64_t>(address) - addresses_.address < addresses_.size_bytes();
+}
+
+template <HeapBacking Backing>
+Result<HeapAllocation> Heap<Backing>::describe(const void* block) const noexcept {
+    const auto address = reinterpret_cast<std::uint64_t>(block);
+    const Found found = find(address);
+    if (found.record == nullptr ||
+        found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
+        return misuse(address, nullptr);
+    }
+    return allocation(address, *found.record);
+}
+
+template <HeapBacking Backing>
+HeapAllocation Heap<Backing>::allocation(std::uint64_t address,
+                                         const AllocationRecord& record) const noexcept {
+    return {address, record.size_bytes,
+            TensorId{records_->number_of(&record), record.generation},
+            HeapClock::number_in(record.birth), clock_.age_s(record.birth)};
+}
+
+template <HeapBacking Backing>
+Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
+    if (fork_guard_->in_child()) return forked();
+    const std::lock_guard lock(mutex_);
+    poll_pending();
+    drain_caches();
+    settle_others(kNoStream);
+    const std::uint64_t before = backed_bytes();
+    if (wait) {
+        wait_for_streams();
+        give_up_streams(UINT64_MAX, nullptr);
+    } else {
+        give_up_idle(UINT64_MAX, false, nullptr);
+    }
+    return before - backed_bytes();
+}
+
+template <HeapBacking Backing>
+HeapStatistics Heap<Backing>::statistics() const noexcept {
+    const std::lock_guard lock(mutex_);
+    CacheCounts sum = uncached_.counts;
+    caches_->for_each([&](ThreadCache& cache) {
+        cache.lock();
+        sum.live_bytes += cache.counts.live_bytes;
+        sum.live_block_bytes += cache.counts.live_block_bytes;
+        sum.live_blocks += cache.counts.live_blocks;
+        sum.births += cache.counts.births;
+        sum.cached_bytes += cache.counts.cached_bytes;
+        cache.unlock();
+    });
+    HeapStatistics statistics;
+    statistics.live = static_cast<std::uint64_t>(sum.live_bytes);
+    statistics.live_block = static_cast<std::uint64_t>(sum.live_block_bytes);
+    statistics.live_blocks = static_cast<std::uint64_t>(sum.live_blocks);
+    statistics.peak_live = std::max(
+        statistics.live,
+        static_cast<std::uint64_t>(peak_live_bytes_.load(std::memory_order_relaxed)));
+    statistics.births = sum.births;
+    statistics.cached = sum.cached_bytes;
+    statistics.free = large_->free_bytes() + small_->free_bytes() + spans_->free_bytes();
+    statistics.pending = pending_bytes_;
+    statistics.mapped = backed_bytes();
+    statistics.peak_mapped = peak_backed_bytes_;
+    statistics.reserved = addresses_.size_bytes();
+    statistics.windows = window_bytes_;
+    statistics.pinned = backing_->pinned_bytes();
+    statistics.metadata = records_->touched_bytes() + index_.size_bytes();
+    statistics.misuses = misuses_.load(std::memory_order_relaxed);
+    return statistics;
+}
+
+template <HeapBacking Backing>
+std::vector<HeapAllocation> Heap<Backing>::live() const {
+    std::vector<HeapAllocation> living;
+    const auto visit = [&](std::uint64_t address, const AllocationRecord& record) {
+        if (record.state.load(std::memory_order_acquire) != AllocationState::live) return;
+        living.push_back(allocation(address, record));
+    };
+    {
+        const std::lock_guard lock(mutex_);
+        large_->for_each_held(visit);
+        small_->for_each_held([&](std::uint64_t address, const AllocationRecord& record) {
+            HeapSpan* const span = spans_->span_at(address);
+            span == nullptr ? visit(address, record) : SlotSpans::for_each_slot(*span, visit);
+        });
+        for (const auto& [address, window] : open_windows_) {
+            visit(window->address, window->record);
+        }
+    }
+    std::sort(living.begin(), living.end(),
+              [](const auto& a, const auto& b) { return a.birth < b.birth; });
+    return living;
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::check() const {
+    const std::lock_guard lock(mutex_);
+    large_->check();
+    small_->check();
+}
+
+}  // namespace frostline

@@ -1,0 +1,33 @@
+// What a heap's owner decides.
+#pragma once
+
+#include "tiers/result.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace frostline {
+
+/// The engine's side of memory pressure: the allocator declares it, because it may not know who
+/// moves tensors. Called under the heap's lock, by the thread that asks for memory; it may not call
+/// the heap.
+class PressureHandler {
+   public:
+    virtual ~PressureHandler() = default;
+    /// Makes `size_bytes` available to the heap's backing, as far as it can, and says how many it
+    /// made.
+    virtual std::uint64_t make_room(std::uint64_t size_bytes) noexcept = 0;
+};
+
+struct HeapOptions {
+    std::string name = "heap";  ///< in messages
+    PressureHandler* pressure = nullptr;  ///< outlives the heap; null: nobody to ask
+    /// Large requests may be served by windows over scattered memory, where the backing can. From
+    /// this size on; 0: never.
+    std::uint64_t stitch_from_bytes = std::uint64_t{1} << 18;
+    /// Told of each refused call besides its error; by the thread that made it. Empty: nobody.
+    std::function<void(const Error&)> on_misuse;
+};
+
+}  // namespace frostline

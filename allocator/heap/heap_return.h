@@ -1,0 +1,227 @@
+// How memory comes back to a heap: from caches, from streams that are done with it, from windows,
+// and from the heap to its backing.
+// Part of heap.h, for those who instantiate Heap. The heap's lock is held.
+#pragma once
+
+#include "allocator/heap/heap.h"
+
+#include <algorithm>
+
+namespace frostline {
+
+// The block is nobody's: not live, and in no cache.
+template <HeapBacking Backing>
+void Heap<Backing>::accept(CachedBlock block) noexcept {
+    const StreamTag tag = block.record->stream;
+    block.record->state.store(AllocationState::vacant, std::memory_order_relaxed);
+    const Found found = find(block.address);
+    if (found.span != nullptr) {
+        HeapBlock* const empty =
+            spans_->give(*found.span, *found.span->slot_at(block.address));
+        if (empty != nullptr) small_->give(*empty, tag, ledger_.epoch(tag));
+        return;
+    }
+    index_.erase(block.address);
+    take_back(*found.block, tag);
+}
+
+// The block is in the index no longer.
+template <HeapBacking Backing>
+void Heap<Backing>::take_back(HeapBlock& block, StreamTag tag) noexcept {
+    const std::uint64_t epoch = ledger_.epoch(tag);
+    if (block.kind != HeapBlock::Kind::window) {
+        (block.address < addresses_.small() ? large_ : small_)->give(block, tag, epoch);
+        return;
+    }
+    for (HeapBlock* piece = block.chain; piece != nullptr;) {
+        HeapBlock* const next = piece->chain;
+        large_->give(*piece, tag, epoch);
+        piece = next;
+    }
+    // Its pieces serve other blocks of the stream at once; its addresses stay mapped until the
+    // stream's work is done.
+    const std::uint64_t chunk_bytes = large_->chunk_bytes();
+    const std::uint64_t start = block.address / chunk_bytes * chunk_bytes;
+    const std::uint64_t chunks = (block.end() - start + chunk_bytes - 1) / chunk_bytes;
+    open_windows_.erase(start);
+    large_->drop_window(block);
+    retired_.push_back({start, chunks, tag, epoch});  // open_window() made room
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::wait_elsewhere(CachedBlock block) noexcept {
+    block.record->state.store(AllocationState::pending, std::memory_order_relaxed);
+    block.record->used_elsewhere.store(false, std::memory_order_relaxed);
+    const auto streams = elsewhere_.find(block.record);
+    pending_.push_back(std::move(streams->second));  // record_stream() made room
+    elsewhere_.erase(streams);
+    pending_.back().block = block;
+    pending_bytes_ += find(block.address).block_bytes;
+    mark_pending(pending_.back());
+}
+
+// An event now, and not when the memory is wanted: what is queued from now on does not use it.
+template <HeapBacking Backing>
+void Heap<Backing>::mark_pending(Pending& pending) noexcept {
+    std::erase_if(pending.unmarked, [&](StreamTag tag) {
+        const std::uint64_t epoch = ledger_.epoch(tag);
+        if (!ledger_.mark(tag)) return false;
+        pending.waits.emplace_back(tag, epoch);
+        return true;
+    });
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::poll_pending() noexcept {
+    bool changed = false;
+    for (std::size_t i = 0; i < pending_.size();) {
+        Pending& pending = pending_[i];
+        mark_pending(pending);
+        std::erase_if(pending.waits, [&](const auto& wait) {
+            return ledger_.poll(wait.first).has_value() &&
+                   ledger_.settled(wait.first) >= wait.second;
+        });
+        if (!pending.waits.empty() || !pending.unmarked.empty()) {
+            ++i;
+            continue;
+        }
+        pending_bytes_ -= find(pending.block.address).block_bytes;
+        accept(pending.block);
+        std::swap(pending, pending_.back());
+        pending_.pop_back();
+        changed = true;
+    }
+    return changed;
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::drain_caches() noexcept {
+    bool changed = false;
+    caches_->for_each([&](ThreadCache& cache) {
+        for (;;) {
+            cache.lock();
+            const std::vector<CachedBlock> blocks = cache.take_next();
+            cache.unlock();
+            if (blocks.empty()) break;
+            for (const CachedBlock& block : blocks) accept(block);
+            changed = true;
+        }
+    });
+    return changed;
+}
+
+// Ends the stream's epoch if memory was freed in it. False: it takes no event now.
+template <HeapBacking Backing>
+bool Heap<Backing>::mark_freed(StreamTag tag) noexcept {
+    const std::uint64_t epoch = ledger_.epoch(tag);
+    const bool freed = large_->newest_epoch(tag).value_or(0) == epoch ||
+                       small_->newest_epoch(tag).value_or(0) == epoch ||
+                       std::any_of(retired_.begin(), retired_.end(), [&](const Retired& window) {
+                           return window.tag == tag && window.epoch == epoch;
+                       });
+    return !freed || ledger_.mark(tag).has_value();
+}
+
+// What the stream freed, as far as it has come, is free for all. True: there was any.
+template <HeapBacking Backing>
+bool Heap<Backing>::settle(StreamTag tag) noexcept {
+    mark_freed(tag);
+    if (!ledger_.poll(tag)) return false;  // a stream in trouble keeps its memory
+    const std::uint64_t settled = ledger_.settled(tag);
+    const bool large = large_->retag(tag, settled, kNoStream, 0);
+    const bool small = small_->retag(tag, settled, kNoStream, 0);
+    return large || small;
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::settle_others(StreamTag tag) noexcept {
+    bool changed = false;
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        if (i != tag) changed |= settle(static_cast<StreamTag>(i));
+    }
+    close_retired();
+    return changed;
+}
+
+// What other streams freed is this one's, which waits for them on the device.
+template <HeapBacking Backing>
+bool Heap<Backing>::borrow_from_streams(StreamTag tag) noexcept {
+    bool changed = false;
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        const auto other = static_cast<StreamTag>(i);
+        if (other == tag || !mark_freed(other)) continue;
+        const std::uint64_t last = ledger_.epoch(other) - 1;
+        if (!ledger_.may_mark(tag) || !ledger_.order(tag, other, last)) continue;
+        changed |= large_->retag(other, last, tag, ledger_.epoch(tag));
+        changed |= small_->retag(other, last, tag, ledger_.epoch(tag));
+    }
+    return changed;
+}
+
+// Waits for what was freed while other streams used it. True: something is free that was not.
+template <HeapBacking Backing>
+bool Heap<Backing>::wait_for_streams() noexcept {
+    for (const Pending& pending : pending_) {
+        for (const auto& [tag, epoch] : pending.waits) {
+            if (!ledger_.wait(tag, epoch)) return false;
+        }
+    }
+    return poll_pending();
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::close_retired() noexcept {
+    bool changed = false;
+    const std::uint64_t chunk_bytes = large_->chunk_bytes();
+    std::erase_if(retired_, [&](const Retired& window) {
+        if (window.tag != kNoStream && ledger_.settled(window.tag) < window.epoch) return false;
+        // Addresses that could not be unmapped are not used again.
+        if (backing_->unmap_window(window.address, window.chunks)) {
+            windows_->give(window.address - addresses_.windows(), window.chunks * chunk_bytes);
+        }
+        window_bytes_ -= window.chunks * chunk_bytes;
+        changed = true;
+        return true;
+    });
+    return changed;
+}
+
+// Returns chunks that are free for all to the backing, at most so many, and says how many.
+template <HeapBacking Backing>
+std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
+                                          const HeapBlock* beside) noexcept {
+    std::uint64_t given_up = 0;
+    close_retired();
+    if (!retired_.empty()) return 0;  // a window may still show the chunk
+    for (HeapSpace* const space : {small_.get(), large_.get()}) {
+        if (small_only && space == large_.get()) break;
+        while (given_up < at_most) {
+            auto idle = space->largest_idle(kNoStream, beside);
+            if (!idle.has_value()) break;
+            // From its end, so that what is left stays at low addresses.
+            const std::uint64_t chunks = std::min(idle->chunks, at_most - given_up);
+            idle->address += (idle->chunks - chunks) * space->chunk_bytes();
+            idle->chunks = chunks;
+            // Noted first, because that can fail harmlessly. If the backing keeps the memory after
+            // all, it will refuse to put other memory there.
+            if (!space->unback(*idle) || !backing_->unback(idle->address, chunks)) break;
+            given_up += chunks;
+        }
+    }
+    return given_up;
+}
+
+// The same after waiting for the streams that freed it.
+template <HeapBacking Backing>
+std::uint64_t Heap<Backing>::give_up_streams(std::uint64_t at_most,
+                                             const HeapBlock* beside) noexcept {
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        const auto tag = static_cast<StreamTag>(i);
+        if (!mark_freed(tag)) continue;
+        if (!ledger_.wait(tag, ledger_.epoch(tag) - 1)) continue;
+    }
+    settle_others(kNoStream);
+    return give_up_idle(at_most, false, beside);
+}
+
+}  // namespace frostline

@@ -1,0 +1,338 @@
+#include "allocator/heap/heap_space.h"
+
+#include "tiers/check.h"
+
+#include <algorithm>
+#include <new>
+
+namespace frostline {
+namespace {
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) noexcept {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) noexcept {
+    return value / multiple * multiple;
+}
+
+}  // namespace
+
+HeapSpace::HeapSpace(const Options& options) noexcept
+    : records_(*options.records), chunk_bytes_(options.chunk_bytes) {
+}
+
+Result<std::unique_ptr<HeapSpace>> HeapSpace::create(const Options& options) noexcept {
+    std::unique_ptr<HeapSpace> space(new (std::nothrow) HeapSpace(options));
+    const Error refused(Errc::out_of_memory, 0, "making the first record of a heap");
+    if (space == nullptr || !space->admit(kNoStream)) return refused;
+    space->first_ = space->make_block();
+    if (space->first_ == nullptr) return refused;
+    space->first_->address = options.address;
+    space->first_->size_bytes = options.size_bytes;
+    return space;
+}
+
+HeapSpace::~HeapSpace() {
+    for (const std::unique_ptr<Free>& free : free_) free->tree.clear();
+    for (HeapBlock* block = first_; block != nullptr;) {
+        HeapBlock* const next = block->next;
+        drop_block(*block);
+        block = next;
+    }
+}
+
+bool HeapSpace::admit(StreamTag tag) noexcept {
+    try {
+        while (free_.size() <= tag) free_.push_back(std::make_unique<Free>());
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
+HeapBlock* HeapSpace::take(std::uint64_t size_bytes, std::uint64_t alignment_bytes,
+                           StreamTag tag) noexcept {
+    Fit best = best_fit(size_bytes, alignment_bytes, tag);
+    if (tag != kNoStream) {
+        const Fit of_all = best_fit(size_bytes, alignment_bytes, kNoStream);
+        if (best.block == nullptr ||
+            (of_all.block != nullptr && of_all.block->size_bytes < best.block->size_bytes)) {
+            best = of_all;
+        }
+    }
+    if (best.block == nullptr) return nullptr;
+    HeapBlock* const taken = carve(*best.block, best.address, size_bytes);
+    if (taken != nullptr) taken->kind = HeapBlock::Kind::held;
+    return taken;
+}
+
+HeapSpace::Fit HeapSpace::best_fit(std::uint64_t size_bytes, std::uint64_t alignment_bytes,
+                                   StreamTag tag) noexcept {
+    Tree& tree = free_[tag]->tree;
+    const auto too_small = [](const HeapBlock& block, std::uint64_t size) {
+        return block.size_bytes < size;
+    };
+    struct Compare {
+        decltype(too_small) less;
+        bool operator()(const HeapBlock& block, std::uint64_t size) const { return less(block, size); }
+        bool operator()(std::uint64_t size, const HeapBlock& block) const {
+            return size < block.size_bytes;
+        }
+    };
+    for (auto block = tree.lower_bound(size_bytes, Compare{too_small}); block != tree.end();
+         ++block) {
+        const std::uint64_t address = round_up(block->address, alignment_bytes);
+        if (address + size_bytes <= block->end()) return {&*block, address};
+    }
+    return {};
+}
+
+HeapBlock* HeapSpace::give(HeapBlock& block, StreamTag tag, std::uint64_t epoch) noexcept {
+    block.kind = HeapBlock::Kind::free;
+    block.tag = tag;
+    block.epoch = epoch;
+    HeapBlock* const merged = coalesce(block);
+    insert(*merged);
+    return merged;
+}
+
+bool HeapSpace::retag(StreamTag from, std::uint64_t epoch, StreamTag to,
+                      std::uint64_t new_epoch) noexcept {
+    // What coalesces with a block is of the new tag, so that what is still to be visited stays in
+    // the tree of the old one.
+    bool changed = false;
+    Tree& tree = free_[from]->tree;
+    for (auto next = tree.begin(); next != tree.end();) {
+        HeapBlock& block = *next++;
+        if (block.epoch > epoch) continue;
+        remove(block);
+        give(block, to, new_epoch);
+        changed = true;
+    }
+    return changed;
+}
+
+std::uint64_t HeapSpace::free_bytes(StreamTag tag) const noexcept {
+    return free_[tag]->bytes;
+}
+
+std::uint64_t HeapSpace::free_bytes() const noexcept {
+    std::uint64_t bytes = 0;
+    for (const auto& free : free_) bytes += free->bytes;
+    return bytes;
+}
+
+std::optional<std::uint64_t> HeapSpace::newest_epoch(StreamTag tag) const noexcept {
+    std::optional<std::uint64_t> newest;
+    for (const HeapBlock& block : free_[tag]->tree) {
+        newest = std::max(newest.value_or(0), block.epoch);
+    }
+    return newest;
+}
+
+std::optional<HeapSpace::Growth> HeapSpace::plan_growth(std::uint64_t size_bytes,
+                                                        std::uint64_t alignment_bytes,
+                                                        StreamTag tag) const noexcept {
+    std::optional<Growth> best;
+    for (HeapBlock* block = first_; block != nullptr; block = block->next) {
+        if (block->kind != HeapBlock::Kind::unbacked) continue;
+        const auto joins = [&](const HeapBlock* neighbour) {
+            return neighbour != nullptr && neighbour->kind == HeapBlock::Kind::free &&
+                   neighbour->tag == tag;
+        };
+        const std::uint64_t start = round_up(
+            joins(block->previous) ? block->previous->address : block->address, alignment_bytes);
+        const std::uint64_t end = start + size_bytes;
+        if (end > (joins(block->next) ? block->next->end() : block->end())) continue;
+        // A start behind this block's own can only come from an alignment beyond a chunk.
+        const std::uint64_t from = std::max(block->address, round_down(start, chunk_bytes_));
+        const std::uint64_t to = std::min(block->end(), round_up(end, chunk_bytes_));
+        if (from >= to) continue;
+        const std::uint64_t chunks = (to - from) / chunk_bytes_;
+        if (!best.has_value() || chunks < best->chunks) best = Growth{block, from, chunks};
+    }
+    return best;
+}
+
+bool HeapSpace::back(const Growth& growth, StreamTag tag) noexcept {
+    const std::uint64_t size_bytes = growth.chunks * chunk_bytes_;
+    HeapBlock* const backed = carve(*growth.unbacked, growth.address, size_bytes);
+    if (backed == nullptr) return false;
+    backed_bytes_ += size_bytes;
+    give(*backed, tag, 0);
+    return true;
+}
+
+std::optional<HeapSpace::Idle> HeapSpace::largest_idle(StreamTag tag,
+                                                       const HeapBlock* beside) const noexcept {
+    std::optional<Idle> best;
+    // From the largest block down, until a block is too small to have a longer run.
+    Tree& tree = free_[tag]->tree;
+    for (auto block = tree.rbegin(); block != tree.rend(); ++block) {
+        if (best.has_value() && block->size_bytes <= best->chunks * chunk_bytes_) break;
+        const std::uint64_t chunks = whole_chunks(*block);
+        if (chunks == 0 || (best.has_value() && chunks <= best->chunks)) continue;
+        if (beside != nullptr && (block->next == beside || block->previous == beside)) continue;
+        best = Idle{&*block, round_up(block->address, chunk_bytes_), chunks};
+    }
+    return best;
+}
+
+std::uint64_t HeapSpace::idle_chunks() const noexcept {
+    std::uint64_t chunks = 0;
+    for (const auto& free : free_) chunks += free->idle_chunks;
+    return chunks;
+}
+
+bool HeapSpace::unback(const Idle& idle) noexcept {
+    const std::uint64_t size_bytes = idle.chunks * chunk_bytes_;
+    HeapBlock* const bare = carve(*idle.block, idle.address, size_bytes);
+    if (bare == nullptr) return false;
+    backed_bytes_ -= size_bytes;
+    bare->kind = HeapBlock::Kind::unbacked;
+    bare->tag = kNoStream;
+    coalesce(*bare);
+    return true;
+}
+
+HeapBlock* HeapSpace::lend(const Piece& piece) noexcept {
+    HeapBlock* const lent = carve(*piece.from, piece.address, piece.size_bytes);
+    if (lent != nullptr) lent->kind = HeapBlock::Kind::lent;
+    return lent;
+}
+
+// What is left to the left and to the right of the part keeps the block's kind.
+HeapBlock* HeapSpace::carve(HeapBlock& block, std::uint64_t address,
+                            std::uint64_t size_bytes) noexcept {
+    const bool is_free = block.kind == HeapBlock::Kind::free;
+    if (is_free) remove(block);
+    HeapBlock* part = &block;
+    if (address > block.address) part = cut(block, address);
+    HeapBlock* rest = nullptr;
+    if (part != nullptr && part->size_bytes > size_bytes) {
+        rest = cut(*part, address + size_bytes);
+        if (rest == nullptr) {
+            if (part != &block) absorb_next(block), drop_block(*part);
+            part = nullptr;
+        }
+    }
+    if (!is_free) return part;
+    if (part != &block) insert(block);
+    if (rest != nullptr) insert(*rest);
+    return part;
+}
+
+HeapBlock* HeapSpace::cut(HeapBlock& block, std::uint64_t address) noexcept {
+    HeapBlock* const right = make_block();
+    if (right == nullptr) return nullptr;
+    right->address = address;
+    right->size_bytes = block.end() - address;
+    right->kind = block.kind;
+    right->tag = block.tag;
+    right->epoch = block.epoch;
+    right->previous = &block;
+    right->next = block.next;
+    if (block.next != nullptr) block.next->previous = right;
+    block.next = right;
+    block.size_bytes = address - block.address;
+    return right;
+}
+
+// `block` itself is in no tree; what it absorbs is taken out of its own.
+HeapBlock* HeapSpace::coalesce(HeapBlock& block) noexcept {
+    const auto joins = [&](const HeapBlock* neighbour) {
+        return neighbour != nullptr && neighbour->kind == block.kind && neighbour->tag == block.tag;
+    };
+    const bool is_free = block.kind == HeapBlock::Kind::free;
+    if (HeapBlock* const next = block.next; joins(next)) {
+        if (is_free) remove(*next);
+        absorb_next(block);
+        drop_block(*next);
+    }
+    HeapBlock* const previous = block.previous;
+    if (!joins(previous)) return &block;
+    if (is_free) remove(*previous);
+    absorb_next(*previous);
+    drop_block(block);
+    return previous;
+}
+
+void HeapSpace::absorb_next(HeapBlock& block) noexcept {
+    HeapBlock& next = *block.next;
+    block.size_bytes += next.size_bytes;
+    block.epoch = std::max(block.epoch, next.epoch);
+    block.next = next.next;
+    if (block.next != nullptr) block.next->previous = &block;
+}
+
+void HeapSpace::insert(HeapBlock& block) noexcept {
+    Free& free = *free_[block.tag];
+    free.tree.insert(block);
+    free.bytes += block.size_bytes;
+    free.idle_chunks += whole_chunks(block);
+}
+
+void HeapSpace::remove(HeapBlock& block) noexcept {
+    Free& free = *free_[block.tag];
+    free.tree.erase(free.tree.iterator_to(block));
+    free.bytes -= block.size_bytes;
+    free.idle_chunks -= whole_chunks(block);
+}
+
+std::uint64_t HeapSpace::whole_chunks(const HeapBlock& block) const noexcept {
+    const std::uint64_t from = round_up(block.address, chunk_bytes_);
+    const std::uint64_t to = round_down(block.end(), chunk_bytes_);
+    return from < to ? (to - from) / chunk_bytes_ : 0;
+}
+
+HeapBlock* HeapSpace::make_block() noexcept {
+    void* const memory = records_.take(sizeof(HeapBlock));
+    if (memory == nullptr) return nullptr;
+    // The generation outlives the block, so that an id of an earlier one is told from a new one's.
+    const std::uint32_t generation = static_cast<const HeapBlock*>(memory)->record.generation;
+    auto* const block = new (memory) HeapBlock;
+    block->record.generation = generation;
+    return block;
+}
+
+void HeapSpace::drop_block(HeapBlock& block) noexcept {
+    records_.give(&block, sizeof(HeapBlock));
+}
+
+HeapBlock* HeapSpace::make_window() noexcept {
+    HeapBlock* const window = make_block();
+    if (window != nullptr) window->kind = HeapBlock::Kind::window;
+    return window;
+}
+
+void HeapSpace::drop_window(HeapBlock& window) noexcept {
+    drop_block(window);
+}
+
+void HeapSpace::check() const {
+    std::vector<Free> seen(free_.size());
+    std::uint64_t backed = 0;
+    for (const HeapBlock* block = first_; block != nullptr; block = block->next) {
+        FROSTLINE_CHECK(block->size_bytes > 0, "an empty block");
+        if (block->kind != HeapBlock::Kind::unbacked) backed += block->size_bytes;
+        if (block->kind == HeapBlock::Kind::free) {
+            seen[block->tag].bytes += block->size_bytes;
+            seen[block->tag].idle_chunks += whole_chunks(*block);
+        }
+        if (block->next == nullptr) continue;
+        FROSTLINE_CHECK(block->next->previous == block, "blocks that are not linked both ways");
+        FROSTLINE_CHECK(block->end() == block->next->address, "a gap between blocks");
+        const bool alike = block->kind == block->next->kind && block->tag == block->next->tag;
+        FROSTLINE_CHECK(!alike || block->kind == HeapBlock::Kind::held ||
+                            block->kind == HeapBlock::Kind::lent,
+                        "neighbours that should be one block");
+    }
+    FROSTLINE_CHECK(backed == backed_bytes_, "backed bytes");
+    for (std::size_t tag = 0; tag < free_.size(); ++tag) {
+        FROSTLINE_CHECK(seen[tag].bytes == free_[tag]->bytes, "free bytes of a tag");
+        FROSTLINE_CHECK(seen[tag].idle_chunks == free_[tag]->idle_chunks, "whole free chunks");
+    }
+}
+
+}  // namespace frostline

@@ -1,0 +1,289 @@
+// Where a heap's memory comes from when no cache has it: free memory first, then what caches,
+// streams and retired windows hold, then scattered pieces, and new chunks last.
+// Part of heap.h, for those who instantiate Heap. The heap's lock is held.
+#pragma once
+
+#include "allocator/heap/heap.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace frostline {
+
+template <HeapBacking Backing>
+bool Heap<Backing>::usable(std::uint64_t alignment_bytes) noexcept {
+    return std::has_single_bit(alignment_bytes) && alignment_bytes <= kMostAlignment;
+}
+
+// A large block that is aligned beyond a slot may not be taken for a slot of its size.
+template <HeapBacking Backing>
+std::uint64_t Heap<Backing>::block_bytes_for(std::uint64_t size_bytes,
+                                             std::uint64_t alignment_bytes) noexcept {
+    if (size_bytes <= kLargestSlot && alignment_bytes <= kSlotUnitBytes) {
+        return class_bytes(class_of(size_bytes));
+    }
+    const std::uint64_t size = std::max(size_bytes, kLargestSlot + 1);
+    return (size + HeapSpace::kUnitBytes - 1) / HeapSpace::kUnitBytes * HeapSpace::kUnitBytes;
+}
+
+// Each step makes memory free that was not, and costs more than the one before it.
+template <HeapBacking Backing>
+Result<CachedBlock> Heap<Backing>::supply(const Request& request) noexcept {
+    poll_pending();
+    CachedBlock block = take_free(request);
+    if (block.record == nullptr && drain_caches()) block = take_free(request);
+    if (block.record == nullptr && settle_others(request.tag)) block = take_free(request);
+    note_supply(request, block.record == nullptr);
+    if (block.record == nullptr) block = take_stitched(request);
+    if (block.record != nullptr) return block;
+    FROSTLINE_TRY(block, take_grown(request));
+    // The budget is used up, or the device is. What another stream freed is this one's if it waits
+    // for that one; what no stream can be asked for is waited for here.
+    if (block.record == nullptr && borrow_from_streams(request.tag)) {
+        FROSTLINE_TRY(block, take_again(request));
+    }
+    for (int tries = 0; block.record == nullptr && tries < kMostTries; ++tries) {
+        if (!wait_for_streams() && !ask_for_room(request)) break;
+        FROSTLINE_TRY(block, take_again(request));
+    }
+    if (block.record == nullptr) return no_room(request);
+    return block;
+}
+
+// Whether blocks are worth caching: see the head of heap.h.
+template <HeapBacking Backing>
+void Heap<Backing>::note_supply(const Request& request, bool scarce) noexcept {
+    if (scarce) {
+        if (caches_blocks_.load(std::memory_order_relaxed)) patience_ *= 2;
+        calm_ = 0;
+        caches_blocks_.store(false, std::memory_order_relaxed);
+    } else if (request.block_bytes > kLargestSlot && ++calm_ == patience_) {
+        caches_blocks_.store(true, std::memory_order_relaxed);
+    }
+}
+
+template <HeapBacking Backing>
+Result<CachedBlock> Heap<Backing>::take_again(const Request& request) noexcept {
+    CachedBlock block = take_free(request);
+    if (block.record == nullptr) block = take_stitched(request);
+    if (block.record != nullptr) return block;
+    return take_grown(request);
+}
+
+template <HeapBacking Backing>
+Result<CachedBlock> Heap<Backing>::take_grown(const Request& request) noexcept {
+    FROSTLINE_TRY(const bool grown,
+                  grow(request.block_bytes > kLargestSlot ? request : span_for(request)));
+    if (!grown) return CachedBlock{};
+    const CachedBlock block = take_free(request);
+    return block.record != nullptr ? block : take_stitched(request);
+}
+
+template <HeapBacking Backing>
+CachedBlock Heap<Backing>::take_free(const Request& request) noexcept {
+    if (request.block_bytes <= kLargestSlot) return take_slot(request);
+    HeapBlock* const block = take_block(request);
+    return block == nullptr ? CachedBlock{} : enter(*block);
+}
+
+template <HeapBacking Backing>
+CachedBlock Heap<Backing>::take_slot(const Request& request) noexcept {
+    const std::size_t size_class = class_of(request.block_bytes);
+    HeapSlot slot = spans_->take(size_class, request.tag);
+    if (slot.record == nullptr) {
+        HeapBlock* const block = take_block(span_for(request));
+        if (block == nullptr) return {};
+        if (!spans_->add(*block, size_class, request.tag)) {
+            take_back(*block, request.tag);
+            return {};
+        }
+        slot = spans_->take(size_class, request.tag);
+    }
+    return {slot.address, slot.record};
+}
+
+template <HeapBacking Backing>
+typename Heap<Backing>::Request Heap<Backing>::span_for(const Request& request) noexcept {
+    return {kSpanBytes, kSpanBytes, kSpanBytes, request.tag};
+}
+
+template <HeapBacking Backing>
+HeapBlock* Heap<Backing>::take_block(const Request& request) noexcept {
+    HeapSpace& space = space_for(request.block_bytes);
+    const auto take = [&] {
+        return space.take(request.block_bytes, request.alignment_bytes, request.tag);
+    };
+    HeapBlock* const block = take();
+    if (block != nullptr || request.tag == kNoStream || space.free_bytes(kNoStream) == 0) {
+        return block;
+    }
+    // What is free for all joins what is free for this stream, and may be large enough then.
+    space.retag(kNoStream, UINT64_MAX, request.tag, 0);
+    return take();
+}
+
+// The block can be found by its address from now on.
+template <HeapBacking Backing>
+CachedBlock Heap<Backing>::enter(HeapBlock& block) noexcept {
+    if (!index_.reserve()) {
+        take_back(block, block.tag);
+        return {};
+    }
+    index_.insert(block.address, records_->number_of(&block) / kNumbersInARecord);
+    return {block.address, &block.record};
+}
+
+template <HeapBacking Backing>
+CachedBlock Heap<Backing>::take_stitched(const Request& request) noexcept {
+    if constexpr (Backing::kMakesWindows) {
+        if (!may_stitch(request)) return {};
+        const auto plan = plan_stitch(*large_, request.block_bytes, request.tag);
+        if (!plan.has_value()) return {};
+        HeapBlock* const window = large_->make_window();
+        if (window == nullptr) return {};
+        window->size_bytes = request.block_bytes;
+        window->tag = request.tag;
+        if (lend(*plan, *window) && open_window(*plan, *window)) return enter(*window);
+        for (HeapBlock* piece = window->chain; piece != nullptr;) {
+            HeapBlock* const next = piece->chain;
+            large_->give(*piece, request.tag, ledger_.epoch(request.tag));
+            piece = next;
+        }
+        large_->drop_window(*window);
+    }
+    return {};
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::may_stitch(const Request& request) const noexcept {
+    return Backing::kMakesWindows && options_.stitch_from_bytes != 0 &&
+           request.block_bytes >= options_.stitch_from_bytes &&
+           request.block_bytes > kMostSmallBytes &&
+           request.alignment_bytes <= HeapSpace::kUnitBytes;
+}
+
+// Lends the plan's pieces to the window, in the order of its addresses. Pieces of one free block are
+// cut from its end, because what is left of it keeps its start.
+template <HeapBacking Backing>
+bool Heap<Backing>::lend(const StitchPlan& plan, HeapBlock& window) noexcept {
+    for (auto piece = plan.pieces.rbegin(); piece != plan.pieces.rend(); ++piece) {
+        HeapBlock* const lent = large_->lend(*piece);
+        if (lent == nullptr) return false;
+        lent->chain = window.chain;
+        window.chain = lent;
+    }
+    return true;
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::open_window(const StitchPlan& plan, HeapBlock& window) noexcept {
+    const std::uint64_t chunk_bytes = large_->chunk_bytes();
+    try {
+        std::vector<std::uint64_t> homes;
+        for (const HeapSpace::Piece& piece : plan.pieces) {
+            homes.push_back(piece.address / chunk_bytes * chunk_bytes);
+        }
+        const std::uint64_t size_bytes = homes.size() * chunk_bytes;
+        const auto place = windows_->find(size_bytes);
+        if (!place.has_value()) return false;
+        const std::uint64_t address = addresses_.windows() + *place;
+        window.address = address + plan.offset_bytes;
+        retired_.reserve(retired_.size() + open_windows_.size() + 1);
+        const auto entry = open_windows_.emplace(address, &window).first;
+        windows_->take_at(*place, size_bytes);
+        if (backing_->map_window(address, homes)) {
+            window_bytes_ += size_bytes;
+            return true;
+        }
+        windows_->give(*place, size_bytes);
+        open_windows_.erase(entry);
+    } catch (const std::bad_alloc&) {
+        open_windows_.erase(window.address - plan.offset_bytes);
+    }
+    return false;
+}
+
+// How many more chunks would do if scattered memory is used as well; `at_most` where that saves
+// none.
+template <HeapBacking Backing>
+std::uint64_t Heap<Backing>::chunks_to_stitch(const Request& request,
+                                              std::uint64_t at_most) const noexcept {
+    if (!may_stitch(request)) return at_most;
+    std::uint64_t low = 1;
+    std::uint64_t high = at_most;
+    while (low < high) {
+        const std::uint64_t middle = low + (high - low) / 2;
+        if (plan_stitch(*large_, request.block_bytes, request.tag, middle).has_value()) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+// True: there is more memory, and the request fits somewhere. False: there is no room.
+template <HeapBacking Backing>
+Result<bool> Heap<Backing>::grow(const Request& request) noexcept {
+    HeapSpace& space = space_for(request.block_bytes);
+    auto growth = space.plan_growth(request.block_bytes, request.alignment_bytes, request.tag);
+    if (!growth.has_value()) return false;
+    const std::uint64_t chunks = chunks_to_stitch(request, growth->chunks);
+    if (chunks < growth->chunks) {
+        growth = space.plan_growth(chunks * space.chunk_bytes(), space.chunk_bytes(), kNoStream);
+        if (!growth.has_value()) return false;
+    }
+    FROSTLINE_TRY(const bool allowed, make_allowance(growth->chunks, request, growth->unbacked));
+    if (!allowed) return false;
+    FROSTLINE_TRY(const bool backed, back(growth->address, growth->chunks, growth->unbacked));
+    if (!backed) return false;
+    if (!space.back(*growth, request.tag)) {
+        FROSTLINE_TRY_VOID(backing_->unback(growth->address, growth->chunks));
+        return out_of_records();
+    }
+    peak_backed_bytes_ = std::max(peak_backed_bytes_, backed_bytes());
+    return true;
+}
+
+// Chunks that lie idle elsewhere are given up first, so that the same memory serves here: those
+// that are free for all in any case, and those of streams when the budget asks for it. Where the
+// request is to be stitched from them, only as the budget asks.
+template <HeapBacking Backing>
+Result<bool> Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
+                                           const HeapBlock* beside) noexcept {
+    const std::uint64_t chunk_bytes = large_->chunk_bytes();
+    if (request.tag != kNoStream && (small_->idle_chunks() > 0 ||
+                                     (!may_stitch(request) && large_->idle_chunks() > 0))) {
+        settle(request.tag);
+    }
+    std::uint64_t given_up = give_up_idle(chunks, may_stitch(request), beside);
+    if (backed_bytes() + chunks * chunk_bytes <= capacity_bytes_) return true;
+    if (may_stitch(request)) return false;
+    given_up += give_up_streams(chunks - given_up, beside);
+    return backed_bytes() + chunks * chunk_bytes <= capacity_bytes_;
+}
+
+// Others use the device, too, and it may have less than the budget says: then what lies idle here is
+// given up for it, once.
+template <HeapBacking Backing>
+Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
+                                 const HeapBlock* beside) noexcept {
+    Result<void> backed = backing_->back(address, chunks);
+    const auto no_more = [&] {
+        return !backed && (backed.error().code() == Errc::no_space ||
+                           backed.error().code() == Errc::out_of_memory);
+    };
+    if (no_more() && give_up_idle(chunks, false, beside) + give_up_streams(chunks, beside) > 0) {
+        backed = backing_->back(address, chunks);
+    }
+    if (backed) return true;
+    if (no_more()) return false;
+    return backed.error();
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::ask_for_room(const Request& request) noexcept {
+    return options_.pressure != nullptr && options_.pressure->make_room(request.block_bytes) > 0;
+}
+
+}  // namespace frostline

@@ -1,0 +1,67 @@
+#include "allocator/heap/record_arena.h"
+
+#include "tiers/check.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <new>
+
+namespace frostline {
+namespace {
+
+// 32 GiB is what 32-bit numbers of 8 bytes can name. A process with a limit on its address space
+// gets less.
+constexpr std::size_t kMostBytes = std::size_t{32} << 30;
+constexpr std::size_t kLeastBytes = std::size_t{16} << 20;
+
+std::size_t units(std::size_t size_bytes) noexcept {
+    return (size_bytes + RecordArena::kRecordBytes - 1) / RecordArena::kRecordBytes;
+}
+
+}  // namespace
+
+RecordArena::RecordArena(std::byte* base, std::size_t size_bytes) noexcept
+    : base_(base), size_bytes_(size_bytes) {
+}
+
+Result<std::unique_ptr<RecordArena>> RecordArena::create() noexcept {
+    int refused = 0;
+    for (std::size_t size = kMostBytes; size >= kLeastBytes; size /= 2) {
+        void* const base = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base == MAP_FAILED) {
+            refused = errno;
+            continue;
+        }
+        std::unique_ptr<RecordArena> arena(
+            new (std::nothrow) RecordArena(static_cast<std::byte*>(base), size));
+        if (arena != nullptr) return arena;
+        munmap(base, size);
+        break;
+    }
+    return Error(Errc::out_of_memory, refused, "reserving addresses for the records of a heap");
+}
+
+RecordArena::~RecordArena() {
+    FROSTLINE_CHECK(munmap(base_, size_bytes_) == 0, "giving back the records of a heap");
+}
+
+void* RecordArena::take(std::size_t size_bytes) noexcept {
+    const std::size_t index = units(size_bytes);
+    if (Vacant* const vacant = vacant_[index]; vacant != nullptr) {
+        vacant_[index] = vacant->next;
+        return vacant;
+    }
+    if (size_bytes_ - next_ < index * kRecordBytes) return nullptr;
+    void* const record = base_ + next_;
+    next_ += index * kRecordBytes;
+    return record;
+}
+
+void RecordArena::give(void* record, std::size_t size_bytes) noexcept {
+    Vacant*& first = vacant_[units(size_bytes)];
+    first = new (record) Vacant{first};
+}
+
+}  // namespace frostline

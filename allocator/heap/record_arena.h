@@ -1,0 +1,55 @@
+// Memory for what a heap knows of its blocks. It lies in one address range apart from the memory
+// that is handed out, is given back to the system only when the arena ends, and never moves: a
+// stale pointer reads an old record, not somebody else's memory, and 32 bits name a record.
+#pragma once
+
+#include "tiers/result.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace frostline {
+
+/// Not thread-safe, but for number_of() and at(): the heap that owns it holds its lock.
+class RecordArena {
+   public:
+    /// Records are multiples of this, and aligned to it.
+    static constexpr std::size_t kRecordBytes = 64;
+    static constexpr std::size_t kLargestRecord = 128 * kRecordBytes;
+
+    /// Reserves addresses only; pages come as records are taken. Errors: out_of_memory.
+    static Result<std::unique_ptr<RecordArena>> create() noexcept;
+    RecordArena(const RecordArena&) = delete;
+    RecordArena& operator=(const RecordArena&) = delete;
+    ~RecordArena();
+
+    /// Memory for a record of up to kLargestRecord bytes, all zero when it is taken for the first
+    /// time and as it was left otherwise; null when there is none.
+    void* take(std::size_t size_bytes) noexcept;
+    /// Takes back what take(size_bytes) gave.
+    void give(void* record, std::size_t size_bytes) noexcept;
+
+    /// Names anything within a record by its distance from the start, in units of 8 bytes.
+    std::uint32_t number_of(const void* inside) const noexcept {
+        return static_cast<std::uint32_t>((static_cast<const std::byte*>(inside) - base_) / 8);
+    }
+    void* at(std::uint32_t number) const noexcept { return base_ + std::size_t{number} * 8; }
+
+    /// Bytes that were taken at any time: what the system has had to provide.
+    std::size_t touched_bytes() const noexcept { return next_; }
+
+   private:
+    struct Vacant {
+        Vacant* next;
+    };
+    RecordArena(std::byte* base, std::size_t size_bytes) noexcept;
+
+    std::byte* const base_;
+    const std::size_t size_bytes_;
+    std::size_t next_ = 0;
+    std::array<Vacant*, kLargestRecord / kRecordBytes + 1> vacant_{};  // by size in kRecordBytes
+};
+
+}  // namespace frostline

@@ -1,0 +1,113 @@
+// Blocks that a thread freed, ready for its next request of the same size on the same stream. One
+// thread uses a cache; others empty it when memory is short.
+//
+// Rule: everything in it is touched under its own lock, which its thread takes uncontended for each
+// allocation and each free, and others only to empty it. Whoever holds it takes no other lock. A
+// cached block's record says so (AllocationState::cached) and is nobody else's to touch.
+#pragma once
+
+#include "allocator/heap/allocation_record.h"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace frostline {
+
+/// A block in the hands of whoever took it from a cache or from the heap's free memory.
+struct CachedBlock {
+    std::uint64_t address = 0;
+    AllocationRecord* record = nullptr;
+};
+
+/// What a block must have in common with a request: the bytes that it spans, and its stream.
+class CacheKey {
+   public:
+    static constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << 48) - 1;
+
+    CacheKey() = default;
+    CacheKey(std::uint64_t block_bytes, StreamTag tag) noexcept
+        : word_(std::uint64_t{tag} << 48 | block_bytes) {}
+    std::uint64_t block_bytes() const noexcept { return word_ & kMostBytes; }
+    /// Consecutive sizes, and powers of two, spread over `count` bins, a power of two.
+    std::size_t bin(std::size_t count) const noexcept {
+        return static_cast<std::size_t>((word_ * 0x9E3779B97F4A7C15U) >> 40) & (count - 1);
+    }
+    friend bool operator==(const CacheKey&, const CacheKey&) = default;
+
+   private:
+    std::uint64_t word_ = 0;
+};
+
+/// What passed through one cache: the sums over a heap's caches are the heap's own figures. A block
+/// that one thread allocates and another frees makes one cache's figures grow and the other's fall.
+struct CacheCounts {
+    std::int64_t live_bytes = 0;        ///< as asked for
+    std::int64_t live_block_bytes = 0;  ///< as spanned
+    std::int64_t live_blocks = 0;
+    std::uint64_t births = 0;
+    std::uint64_t cached_bytes = 0;
+    std::int64_t noted_live_bytes = 0;  ///< the part of live_bytes that the heap's peak knows of
+};
+
+class ThreadCache {
+   public:
+    static constexpr std::size_t kBins = 256;
+
+    ThreadCache() = default;
+    ThreadCache(const ThreadCache&) = delete;
+    ThreadCache& operator=(const ThreadCache&) = delete;
+
+    void lock() noexcept {
+        while (locked_.exchange(true, std::memory_order_acquire)) wait();
+    }
+    void unlock() noexcept { locked_.store(false, std::memory_order_release); }
+
+    /// The block of this kind that came last; its record is null when there is none.
+    CachedBlock pop(CacheKey key) noexcept {
+        Bin& bin = bins_[key.bin(kBins)];
+        if (bin.key != key || bin.blocks.empty()) return {};
+        const CachedBlock block = bin.blocks.back();
+        bin.blocks.pop_back();
+        counts.cached_bytes -= key.block_bytes();
+        return block;
+    }
+
+    /// False when the block cannot be kept: its bin holds blocks of another kind (then
+    /// take_bin() makes room), or there is no memory for the list.
+    bool push(CacheKey key, CachedBlock block) noexcept {
+        Bin& bin = bins_[key.bin(kBins)];
+        if (bin.key != key && !claim(bin, key)) return false;
+        if (bin.blocks.size() == bin.blocks.capacity() && !grow(bin)) return false;
+        bin.blocks.push_back(block);
+        counts.cached_bytes += key.block_bytes();
+        return true;
+    }
+
+    /// Takes out what is in the bin of `key`, or in any; in no order.
+    std::vector<CachedBlock> take_bin(CacheKey key) noexcept;
+    std::vector<CachedBlock> take_next() noexcept;
+
+    CacheCounts counts;
+    /// Numbers for births that the heap gave this thread in advance: [next, end).
+    std::uint64_t next_birth = 0;
+    std::uint64_t births_end = 0;
+
+   private:
+    struct Bin {
+        CacheKey key;
+        std::vector<CachedBlock> blocks;
+    };
+
+    static void wait() noexcept;
+    static bool claim(Bin& bin, CacheKey key) noexcept;
+    static bool grow(Bin& bin) noexcept;
+    std::vector<CachedBlock> take(Bin& bin) noexcept;
+
+    std::atomic<bool> locked_{false};
+    std::array<Bin, kBins> bins_;
+};
+
+}  // namespace frostline
