@@ -26,6 +26,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -174,7 +175,9 @@ class MigrationEngine {
     Result<Extent> find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt);
     Tier& fastest() const noexcept { return *options_.tiers[0]; }
     Result<TensorId> write_through(std::uint64_t size_bytes, const ByteSource& source, Error last);
-    Error exceeds_fastest(std::uint64_t size_bytes) const;
+    /// Says how full every tier is. `where` ends "no room for so many bytes".
+    Error no_room(std::uint64_t size_bytes, std::string_view where) const noexcept;
+    Error no_room_in_fastest(std::uint64_t size_bytes) const noexcept;
     /// Whether something is under way that may make room.
     bool busy() const noexcept { return mover_.busy() + stores_in_progress_ + later_unpins_ > 0; }
     Result<Extent> reserve_below(Tier& tier, std::uint64_t size_bytes);

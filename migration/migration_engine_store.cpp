@@ -17,7 +17,7 @@ constexpr std::uint64_t kWriteChunkBytes = std::uint64_t{4} << 20;
 
 Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
     if (bytes.empty()) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    Error no_room = exceeds_fastest(bytes.size());
+    Error refused = no_room_in_fastest(bytes.size());
     if (bytes.size() <= fastest().info().capacity_bytes) {
         Lock lock(mutex_);
         const auto room =
@@ -37,32 +37,34 @@ Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
         // A device that failed is no reason to store nothing.
         const bool closed_tier = room.error().code() == Errc::closed && !closed_;
         if (room.error().code() != Errc::no_space && !closed_tier) return room.error();
-        no_room = room.error();
+        refused = room.error();
     }
     return write_through(
         bytes.size(),
         [&](std::uint64_t offset, std::size_t size) -> Result<std::span<const std::byte>> {
             return bytes.subspan(offset, size);
         },
-        no_room);
+        refused);
 }
 
 Result<TensorId> MigrationEngine::put_below(std::uint64_t size_bytes, const ByteSource& source) {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    return write_through(size_bytes, source,
-                         Error(Errc::no_space, 0, "{} bytes: there is no lower tier", size_bytes));
+    return write_through(size_bytes, source, no_room(size_bytes, "below the fastest tier"));
 }
 
 Result<NewTensor> MigrationEngine::allocate(std::uint64_t size_bytes, PinEnd end) {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    if (size_bytes > fastest().info().capacity_bytes) return exceeds_fastest(size_bytes);
+    if (size_bytes > fastest().info().capacity_bytes) return no_room_in_fastest(size_bytes);
     Lock lock(mutex_);
-    FROSTLINE_TRY(const Extent room,
-                  find_room(size_bytes, lock, [&] { return fastest().reserve(size_bytes); }));
+    const auto room = find_room(size_bytes, lock, [&] { return fastest().reserve(size_bytes); });
+    if (!room) {
+        const bool full = room.error().code() == Errc::no_space;
+        return full ? no_room_in_fastest(size_bytes) : room.error();
+    }
     // Held, so that what is decided after it was added leaves it alone.
-    const auto id = add(size_bytes, {room, std::nullopt}, true, lock);
+    const auto id = add(size_bytes, {*room, std::nullopt}, true, lock);
     if (!id) {
-        fastest().release(room);
+        fastest().release(*room);
         return id.error();
     }
     TensorRecord& tensor = *table_.find(*id);
@@ -84,7 +86,7 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
         if (id) release.call(release.user, buffer.data(), buffer.size());
         return id;
     }
-    Error no_room = exceeds_fastest(buffer.size());
+    Error refused = no_room_in_fastest(buffer.size());
     if (buffer.size() <= options_.dram->info().capacity_bytes) {
         Lock lock(mutex_);
         const auto room =
@@ -95,22 +97,16 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
             return id;
         }
         if (room.error().code() != Errc::no_space) return room.error();
-        no_room = room.error();
+        refused = room.error();
     }
     auto id = write_through(
         buffer.size(),
         [&](std::uint64_t offset, std::size_t size) -> Result<std::span<const std::byte>> {
             return std::span<const std::byte>(buffer).subspan(offset, size);
         },
-        no_room);
+        refused);
     if (id) release.call(release.user, buffer.data(), buffer.size());
     return id;
-}
-
-Error MigrationEngine::exceeds_fastest(std::uint64_t size_bytes) const {
-    return Error(Errc::no_space, 0,
-                 "{} bytes exceed the {} budget of {}, and no lower tier takes them", size_bytes,
-                 name(fastest().info().kind), fastest().info().capacity_bytes);
 }
 
 // Asks until there is room, or until nothing is under way that could make some.
@@ -167,7 +163,7 @@ Result<TensorId> MigrationEngine::write_through(std::uint64_t size_bytes, const 
         }
         return id;
     }
-    return last;
+    return last.code() == Errc::no_space ? no_room(size_bytes, "in any tier") : last;
 }
 
 // Copies that only save a later eviction give way, if together they free enough.

@@ -80,6 +80,7 @@ Result<void> MigrationEngine::bring_up(TensorRecord& tensor, Lock& lock) {
         changed_.wait(lock);
         return ok();
     }
+    if (!started && started.error().code() == Errc::no_space) return no_room_in_fastest(size_bytes);
     return started;
 }
 

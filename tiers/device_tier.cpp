@@ -97,9 +97,16 @@ DeviceTier::DeviceTier(const Options& options, std::unique_ptr<DeviceChunks> chu
              .numa_node = options.numa_node,
              .access = fmt::format("CUDA virtual memory, chunks of {} MiB",
                                    static_cast<double>(chunks_->chunk_bytes()) / (1U << 20U))};
+    std::vector<std::string> reasons;
     if (options.registered == nullptr) {
-        info_.fallback = "host memory is not pinned: copies go through staging";
+        reasons.emplace_back("host memory is not pinned: copies go through staging");
     }
+    if (info_.capacity_bytes < options.capacity_bytes) {
+        reasons.push_back(
+            fmt::format("the budget is {} bytes and not {}: the GPU hands out multiples of {}",
+                        info_.capacity_bytes, options.capacity_bytes, granularity));
+    }
+    info_.fallback = fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 // Less will do where the address space is crowded.
@@ -201,13 +208,15 @@ Result<void> DeviceTier::back(const Extent& extent) noexcept {
         const std::lock_guard lock(mutex_);
         backing = &backing_of(extent);
         if (backing->state == State::lost) {
-            return Error(Errc::closed, meter_.error(), "this device extent was lost to a failure");
+            return Error(Errc::closed, 0, "this device extent was lost to a failure: {}",
+                         failure_->message());
         }
         if (backing->state != State::bare) {
             return Error(Errc::busy, 0, "this device extent has memory already");
         }
         if (!meter_.open()) {
-            return Error(Errc::closed, meter_.error(), "the device tier failed before");
+            return Error(Errc::closed, 0, "the device tier takes no more since this failure: {}",
+                         failure_->message());
         }
         if (size_bytes > info_.capacity_bytes - meter_.used_bytes()) {
             return Error(Errc::no_space, 0,
@@ -253,6 +262,7 @@ Result<void> DeviceTier::unback(const Extent& extent) noexcept {
         meter_.subtract(charged(extent.length_bytes));
     } else {
         backing->state = State::lost;
+        if (!failure_) failure_ = detached.error();
         meter_.close(EIO);
     }
     return detached;

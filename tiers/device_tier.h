@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -71,8 +72,8 @@ class DeviceTier final : public Tier {
     /// the driver's.
     Result<void> back(const Extent& extent) noexcept;
     /// Takes the memory from behind an extent, which keeps its addresses. No work may use it any
-    /// longer. Errors: not_found (it has none), the driver's; then the tier is closed, and the
-    /// extent never has memory again.
+    /// longer. Errors: not_found (it has none), the driver's; then the tier is closed, its refusals
+    /// say what failed first, and the extent never has memory again.
     Result<void> unback(const Extent& extent) noexcept;
 
     /// Returns to the driver what is kept for reuse.
@@ -115,7 +116,8 @@ class DeviceTier final : public Tier {
     std::unique_ptr<Lane> reading_;
     std::unique_ptr<Lane> writing_;
 
-    std::mutex mutex_;  // guards everything below
+    std::mutex mutex_;              // guards everything below
+    std::optional<Error> failure_;  // the first, which closed the tier
     FreeExtents addresses_{0};
     std::unordered_map<std::uint64_t, Backing> backings_;  // by offset
 };

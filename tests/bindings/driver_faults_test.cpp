@@ -64,7 +64,8 @@ struct Case {
     }
     // With a device tier streams are waited for only if they are not faster.
     bool must_strike() const {
-        return !is_one_of(kNotOfManagers, function) &&
+        // Whose a stream is that is not the memory's is asked for to say so only.
+        return !is_one_of(kNotOfManagers, function) && function != "cuCtxGetDevice" &&
                (function != "cuStreamWaitEvent" || !on_device);
     }
 };

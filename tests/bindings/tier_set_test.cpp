@@ -114,5 +114,16 @@ TEST_F(TierSetTest, dram_is_pinned_where_a_gpu_is_and_says_so_where_none_is) {
     expect_keeps_everything(*manager);
 }
 
+TEST_F(TierSetTest, a_gpu_with_nothing_to_do_is_refused) {
+    ManagerOptions idle = options();
+    for (const int gpu : {0, 1}) {
+        idle.gpu = gpu;
+        const auto manager = Manager::open(idle);
+        ASSERT_FALSE(manager.has_value());
+        EXPECT_EQ(manager.error().code(), Errc::invalid_argument);
+        EXPECT_THAT(manager.error().message(), HasSubstr("set device"));
+    }
+}
+
 }  // namespace
 }  // namespace frostline

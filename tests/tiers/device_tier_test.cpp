@@ -165,12 +165,22 @@ TEST_F(DeviceTierTest, MemoryThatCannotBeUnmappedStaysCountedAndClosesTheTier) {
     auto tier = this->tier(64 * kMiB);
     const auto extent = tier->reserve(4 * kMiB);
     const auto other = tier->reserve(4 * kMiB);
+    const auto third = tier->reserve(4 * kMiB);
     write(*tier, *other, std::byte{3});
     gpu_->plant_fault("cuMemUnmap", 1, CUDA_ERROR_UNKNOWN);
     EXPECT_EQ(tier->unback(*extent).error().code(), Errc::io);
     EXPECT_FALSE(tier->usage().open);
-    EXPECT_EQ(tier->usage().used_bytes, 8 * kMiB);
+    EXPECT_EQ(tier->usage().used_bytes, 12 * kMiB);
+    gpu_->plant_fault("cuMemUnmap", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_FALSE(tier->unback(*third).has_value());
+    // The first failure is the cause.
     EXPECT_EQ(tier->reserve(1).error().code(), Errc::closed);
+    EXPECT_STREQ(tier->reserve(1).error().message(),
+                 "the device tier takes no more since this failure: cuMemUnmap failed: "
+                 "CUDA_ERROR_UNKNOWN (999)");
+    EXPECT_STREQ(tier->back(*extent).error().message(),
+                 "this device extent was lost to a failure: cuMemUnmap failed: "
+                 "CUDA_ERROR_UNKNOWN (999)");
     EXPECT_TRUE(holds(*tier, *other, std::byte{3})) << "what it holds stays readable";
     tier->release(*other);
     // What may still be mapped is left alone: the driver has it for good.
@@ -226,6 +236,16 @@ TEST_F(DeviceTierTest, WhatCannotWorkIsRefusedAtTheStart) {
     EXPECT_EQ(refused({.capacity_bytes = 64 * kMiB, .chunk_bytes = kMiB}), Errc::invalid_argument);
     EXPECT_EQ(refused({.capacity_bytes = 64 * kMiB, .peers = {7}}), Errc::io);
     EXPECT_EQ(CudaContext::create(gpu_->driver(), 2).error().code(), Errc::invalid_argument);
+}
+
+TEST_F(DeviceTierTest, ABudgetBetweenGranulesIsRoundedDownAndSaysSo) {
+    const auto rounded = tier(3 * kMiB);
+    EXPECT_EQ(rounded->info().capacity_bytes, 2 * kMiB);
+    EXPECT_NE(rounded->info().fallback.find("the budget is 2097152 bytes and not 3145728: the GPU "
+                                            "hands out multiples of 2097152"),
+              std::string::npos)
+        << rounded->info().fallback;
+    EXPECT_EQ(tier(4 * kMiB)->info().fallback.find("budget"), std::string::npos);
 }
 
 TEST_F(DeviceTierTest, MemoryOfTheHostThatRunsOutIsAnErrorAndChangesNothing) {
