@@ -49,6 +49,10 @@ Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
 
 Result<TensorId> MigrationEngine::put_below(std::uint64_t size_bytes, const ByteSource& source) {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
+    {
+        const Lock lock(mutex_);  // rather than after the bytes have been copied
+        if (closed_) return Error(Errc::closed, 0, "the context is closed");
+    }
     return write_through(size_bytes, source, no_room(size_bytes, "below the fastest tier"));
 }
 

@@ -60,7 +60,12 @@ Result<CudaDriver> CudaDriver::load(const std::string& library) {
     }
     CudaDriver driver;
     driver.resolve(handle);
-    FROSTLINE_TRY_VOID(driver.need({CudaFeature::devices}));
+    if (!driver.need({CudaFeature::devices})) {
+        return Error(Errc::unsupported, 0,
+                     "{} is no CUDA driver, or one of before CUDA 6: set FROSTLINE_CUDA_DRIVER to "
+                     "another, or unset it",
+                     library);
+    }
     const CUresult started = driver.cuInit(0);
     // What initialises answers so in one case only.
     if (started == CUDA_ERROR_NOT_INITIALIZED) {

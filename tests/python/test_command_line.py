@@ -201,6 +201,11 @@ def test_check_says_what_is_wrong_with_a_device_tier(emulator):
     assert "verify: 'maybe'" in refused(2, "check", "--verify", "maybe", "--dram", "4MiB")
 
 
+def test_a_library_that_is_no_driver_is_named(monkeypatch):
+    monkeypatch.setenv("FROSTLINE_CUDA_DRIVER", "libm.so.6")
+    assert "libm.so.6 is no CUDA driver" in refused(1, "check", "--device", "8MiB", "--dram", "1MiB")
+
+
 def test_info_keeps_nothing_when_measuring_is_off(own_cache, monkeypatch):
     monkeypatch.setenv("FROSTLINE_CALIBRATION", "off")
     text = run("info").stdout
@@ -224,6 +229,16 @@ def test_places_that_are_not_there(tmp_path):
     (tmp_path / "small").touch(mode=0o600)
     (tmp_path / "small").write_bytes(b"x")
     assert "too small" in refused(1, "check", "--dram", "1MiB", "--pmem", tmp_path / "small")
+
+
+def test_bench_refuses_a_file_that_it_could_not_write_before_it_measures(tmp_path):
+    bench = PROGRAM.with_name("frostline_bench")
+    for path in (tmp_path / "no" / "file", tmp_path):
+        done = subprocess.run([bench, "residency", "--json", path], capture_output=True, text=True,
+                              timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"frostline_bench: error: cannot write '{path}'")
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_output_that_cannot_be_written():
