@@ -203,7 +203,8 @@ def test_check_says_what_is_wrong_with_a_device_tier(emulator):
 
 def test_a_library_that_is_no_driver_is_named(monkeypatch):
     monkeypatch.setenv("FROSTLINE_CUDA_DRIVER", "libm.so.6")
-    assert "libm.so.6 is no CUDA driver" in refused(1, "check", "--device", "8MiB", "--dram", "1MiB")
+    line = refused(1, "check", "--device", "8MiB", "--dram", "1MiB")
+    assert "libm.so.6 is no CUDA driver" in line
 
 
 def test_info_keeps_nothing_when_measuring_is_off(own_cache, monkeypatch):
