@@ -41,7 +41,10 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access, PinEnd end)
         }
         if (closed_) return Error(Errc::closed, 0, "the context is closed");
         if (const auto failure = failures_.extract(id.packed()); !failure.empty()) {
-            return failure.mapped();
+            // Others may be about to give back what the device had no more of.
+            if (failure.mapped().code() != Errc::no_space || !busy()) return failure.mapped();
+            changed_.wait(lock);
+            continue;
         }
         if (waiting_since_ns == 0) waiting_since_ns = std::max<std::uint64_t>(options_.now_ns(), 1);
         if (!state.moving) {

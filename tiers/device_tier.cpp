@@ -132,7 +132,7 @@ Result<void> DeviceTier::open_lanes() {
 DeviceTier::~DeviceTier() {
     bool all_unmapped = true;
     for (auto& [offset, backing] : backings_) {
-        if (backing.state == State::bare) continue;
+        if (backing.state == State::bare || backing.state == State::room) continue;
         all_unmapped &= backing.state == State::backed &&
                         detach({info_.id, offset, backing.length_bytes}, backing).has_value();
     }
@@ -173,12 +173,34 @@ Result<Extent> DeviceTier::reserve_addresses(std::uint64_t size_bytes) noexcept 
 }
 
 Result<Extent> DeviceTier::reserve(std::uint64_t size_bytes) noexcept {
-    FROSTLINE_TRY(const Extent extent, reserve_addresses(size_bytes));
+    FROSTLINE_TRY(const Extent extent, reserve_room(size_bytes));
     const Result<void> backed = back(extent);
     if (backed) return extent;
     const std::lock_guard lock(mutex_);
-    forget(extent);
+    release(extent);
     return backed.error();
+}
+
+Result<Extent> DeviceTier::reserve_room(std::uint64_t size_bytes) noexcept {
+    FROSTLINE_TRY(const Extent extent, reserve_addresses(size_bytes));
+    forget(extent);
+    const Result<void> charged = charge(backing_of(extent));
+    if (charged) return extent;
+    return charged.error();
+}
+
+Result<void> DeviceTier::charge(Backing& backing) noexcept {
+    const std::uint64_t size_bytes = charged(backing.length_bytes);
+    if (!meter_.open()) {
+        return Error(Errc::closed, meter_.error(), "the device tier failed before");
+    }
+    if (size_bytes > info_.capacity_bytes - meter_.used_bytes()) {
+        return Error(Errc::no_space, 0, "{} bytes do not fit the device tier: {} of {} are used",
+                     size_bytes, meter_.used_bytes(), info_.capacity_bytes);
+    }
+    meter_.add(size_bytes);
+    backing.state = State::room;
+    return ok();
 }
 
 DeviceTier::Backing& DeviceTier::backing_of(const Extent& extent) noexcept {
@@ -195,32 +217,25 @@ void DeviceTier::forget(const Extent& extent) {
 }
 
 Result<void> DeviceTier::back(const Extent& extent) noexcept {
-    const std::uint64_t size_bytes = charged(extent.length_bytes);
     Backing* backing = nullptr;
     {
+    State before{};
         const std::lock_guard lock(mutex_);
         backing = &backing_of(extent);
         if (backing->state == State::lost) {
             return Error(Errc::closed, meter_.error(), "this device extent was lost to a failure");
         }
-        if (backing->state != State::bare) {
+        before = backing->state;
+        if (before != State::bare && before != State::room) {
             return Error(Errc::busy, 0, "this device extent has memory already");
         }
-        if (!meter_.open()) {
-            return Error(Errc::closed, meter_.error(), "the device tier failed before");
-        }
-        if (size_bytes > info_.capacity_bytes - meter_.used_bytes()) {
-            return Error(Errc::no_space, 0,
-                         "{} bytes do not fit the device tier: {} of {} are used", size_bytes,
-                         meter_.used_bytes(), info_.capacity_bytes);
-        }
-        meter_.add(size_bytes);
+        if (before == State::bare) FROSTLINE_TRY_VOID(charge(*backing));
         backing->state = State::changing;
     }
     const Result<void> attached = attach(extent, *backing);
     const std::lock_guard lock(mutex_);
-    backing->state = attached ? State::backed : State::bare;
-    if (!attached) meter_.subtract(size_bytes);
+    backing->state = attached ? State::backed : before;
+    if (!attached && before == State::bare) meter_.subtract(charged(extent.length_bytes));
     return attached;
 }
 
@@ -277,6 +292,7 @@ void DeviceTier::release(const Extent& extent) noexcept {
     if (state == State::backed && !unback(extent)) return;
     const std::lock_guard lock(mutex_);
     forget(extent);
+    if (state == State::room) meter_.subtract(charged(extent.length_bytes));
 }
 
 std::byte* DeviceTier::address(const Extent& extent) const noexcept {

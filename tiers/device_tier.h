@@ -53,6 +53,12 @@ class DeviceTier final : public Tier {
                        std::span<const std::byte> bytes) noexcept override;
     Result<void> read(const Extent& extent, std::uint64_t offset,
                       std::span<std::byte> bytes) noexcept override;
+    Result<Extent> reserve_room(std::uint64_t size_bytes) noexcept override;
+    /// Puts memory behind all of an extent that has none; its content is undefined. All or nothing.
+    /// What has addresses only is charged to the budget now, and not if this fails.
+    /// Errors: busy (it has memory already), closed, no_space (budget or device are full), the
+    /// driver's.
+    Result<void> back(const Extent& extent) noexcept override;
     using Tier::fence;
     /// Transfers have ended when they are told to have; there is nothing to wait for.
     Result<void> fence(std::span<const Extent> extents) noexcept override;
@@ -66,10 +72,6 @@ class DeviceTier final : public Tier {
     /// Addresses without memory behind them, which cost nothing of the budget until back().
     /// Errors: no_space (no addresses are left in one piece), out_of_memory.
     Result<Extent> reserve_addresses(std::uint64_t size_bytes) noexcept;
-    /// Puts memory behind all of an extent that has none; its content is undefined. All or nothing.
-    /// Errors: busy (it has memory already), closed, no_space (budget or device are full), closed,
-    /// the driver's.
-    Result<void> back(const Extent& extent) noexcept;
     /// Takes the memory from behind an extent, which keeps its addresses. No work may use it any
     /// longer. Errors: not_found (it has none), the driver's; then the tier is closed, and the
     /// extent never has memory again.
@@ -87,8 +89,9 @@ class DeviceTier final : public Tier {
         std::mutex mutex;
         CudaStream stream;
     };
-    // Lost: it is not known whether memory is still mapped there.
-    enum class State : std::uint8_t { bare, changing, backed, lost };
+    // Bare: addresses only. Room: charged to the budget. Lost: it is not known whether memory is
+    // still mapped there.
+    enum class State : std::uint8_t { bare, room, changing, backed, lost };
     struct Backing {
         std::uint64_t length_bytes = 0;
         State state = State::bare;
@@ -102,6 +105,7 @@ class DeviceTier final : public Tier {
     Result<void> detach(const Extent& extent, Backing& backing) noexcept;
     std::uint64_t charged(std::uint64_t size_bytes) const noexcept;
     Backing& backing_of(const Extent& extent) noexcept;
+    Result<void> charge(Backing& backing) noexcept;
     void forget(const Extent& extent);
 
     std::shared_ptr<const CudaContext> context_;

@@ -131,6 +131,15 @@ class Tier {
 
     /// Gives an extent back, exactly as it was reserved. Anything else ends the program.
     virtual void release(const Extent& extent) noexcept = 0;
+    /// The same in two parts, for who must not wait under a lock: the room, and its budget, at
+    /// once, and then back() for what a medium takes long to do. Errors: as reserve().
+    virtual Result<Extent> reserve_room(std::uint64_t size_bytes) noexcept {
+        return reserve(size_bytes);
+    }
+    /// Makes such room ready to hold bytes, which is to be done once, before anything else. After
+    /// an error it is room still, to be released. Errors: as reserve(), the medium's own.
+    virtual Result<void> back(const Extent& /*extent*/) noexcept { return ok(); }
+
 
     /// Writes `bytes` at `offset` within the extent. On an error that the medium will repeat (full,
     /// input/output error) the tier closes itself to new reservations; what it holds stays

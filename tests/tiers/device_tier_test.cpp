@@ -161,6 +161,28 @@ TEST_F(DeviceTierTest, C05_ARefusalMidwayIsRolledBack) {
     tier->release(*kept);
 }
 
+TEST_F(DeviceTierTest, RoomIsChargedBeforeThereIsMemoryBehindIt) {
+    const auto tier = this->tier(32 * kMiB);
+    const auto room = tier->reserve_room(20 * kMiB);
+    ASSERT_TRUE(room.has_value());
+    EXPECT_EQ(calls("cuMemCreate"), 0U);
+    EXPECT_EQ(tier->usage().used_bytes, 20 * kMiB);
+    EXPECT_EQ(tier->reserve_room(20 * kMiB).error().code(), Errc::no_space);
+    gpu_->plant_fault("cuMemMap", 2, CUDA_ERROR_UNKNOWN);
+    EXPECT_EQ(tier->back(*room).error().code(), Errc::io);
+    EXPECT_EQ(tier->usage().used_bytes, 20 * kMiB) << "it is room still";
+    ASSERT_TRUE(tier->back(*room).has_value());
+    EXPECT_EQ(tier->back(*room).error().code(), Errc::busy);
+    EXPECT_EQ(tier->usage().used_bytes, 20 * kMiB) << "charged once";
+    write(*tier, *room, std::byte{5});
+    EXPECT_TRUE(holds(*tier, *room, std::byte{5}));
+    tier->release(*room);
+    const auto unused = tier->reserve_room(32 * kMiB);
+    ASSERT_TRUE(unused.has_value());
+    tier->release(*unused);
+    EXPECT_EQ(tier->usage().used_bytes, 0U);
+}
+
 TEST_F(DeviceTierTest, MemoryThatCannotBeUnmappedStaysCountedAndClosesTheTier) {
     auto tier = this->tier(64 * kMiB);
     const auto extent = tier->reserve(4 * kMiB);
