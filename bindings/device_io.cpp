@@ -115,7 +115,7 @@ Result<TensorId> DeviceIo::put(CUdeviceptr source, std::uint64_t size_bytes, CUs
         (void)engine_.drop(tensor->id);
         return read.error();
     }
-    pins_.unpin_after(tensor->pinned, *read);
+    pins_.unpin_after(tensor->pinned, *read, route.out);
     return tensor->id;
 }
 
@@ -203,7 +203,7 @@ Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t si
         engine_.unpin_now(*pinned);
         return there.error();
     }
-    pins_.unpin_after(*pinned, *there);
+    pins_.unpin_after(*pinned, *there, route.in);
     return ok();
 }
 
@@ -263,7 +263,7 @@ void DeviceIo::unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept 
     };
     try {
         if (const auto end = mark_end()) {
-            pins_.unpin_after(pinned, *end);
+            pins_.unpin_after(pinned, *end, stream);
             return;
         }
     } catch (const std::bad_alloc&) {
