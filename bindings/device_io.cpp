@@ -187,11 +187,7 @@ bool DeviceIo::source_read(TensorId tensor) {
 Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t size_bytes,
                            CUstream stream) {
     FROSTLINE_TRY(const Route route, route_of(target, stream));
-    FROSTLINE_TRY(const std::uint64_t stored_bytes, engine_.size_bytes(tensor));
-    if (size_bytes != stored_bytes) {
-        return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
-                     tensor.packed(), stored_bytes, size_bytes);
-    }
+    FROSTLINE_TRY_VOID(engine_.check_size(tensor, size_bytes));
     if (route.home == Home::other_device) return get_by_host(route, tensor, target, size_bytes);
     const auto pinned = engine_.pin(tensor, Access::read, PinEnd::later);
     if (!pinned) {

@@ -146,6 +146,9 @@ class MigrationEngine {
     Result<void> read(TensorId tensor, std::uint64_t size_bytes, const ByteSink& sink);
 
     Result<std::uint64_t> size_bytes(TensorId tensor) const;
+    /// Whether room of that size is what the tensor's bytes need. Errors: not_found,
+    /// invalid_argument (it is not).
+    Result<void> check_size(TensorId tensor, std::uint64_t size_bytes) const;
 
     /// Forgets a tensor; its room is free as soon as nobody uses it. Errors: not_found.
     Result<void> drop(TensorId tensor);
@@ -170,13 +173,14 @@ class MigrationEngine {
     static constexpr TierId kFastest{0};
 
     static Error no_such_tensor(TensorId id);
+    static Result<void> check_size(const TensorRecord& tensor, std::uint64_t size_bytes);
     template <class Attempt>
     Result<Extent> find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt);
+    Result<Extent> reserve_fastest(std::uint64_t size_bytes, Lock& lock);
     Tier& fastest() const noexcept { return *options_.tiers[0]; }
     Result<TensorId> write_through(std::uint64_t size_bytes, const ByteSource& source, Error last);
     Error exceeds_fastest(std::uint64_t size_bytes) const;
     /// Whether something is under way that may make room.
-    Result<Extent> reserve_fastest(std::uint64_t size_bytes, Lock& lock);
     bool busy() const noexcept { return mover_.busy() + stores_in_progress_ + later_unpins_ > 0; }
     Result<Extent> reserve_below(Tier& tier, std::uint64_t size_bytes);
     Result<Extent> write_to(Tier& tier, std::uint64_t size_bytes, const ByteSource& source,

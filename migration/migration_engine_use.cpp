@@ -169,10 +169,7 @@ Result<void> MigrationEngine::read(TensorId id, std::uint64_t size_bytes, const 
     Lock lock(mutex_);
     TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
-    if (size_bytes != tensor->size_bytes) {
-        return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
-                     id.packed(), tensor->size_bytes, size_bytes);
-    }
+    FROSTLINE_TRY_VOID(check_size(*tensor, size_bytes));
     if (const auto lost = lost_.find(id.packed()); lost != lost_.end()) return lost->second;
     if (tensor->residency.pin(id.generation, Access::read) != Residency::PinResult::pinned) {
         return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), Residency::kMaxPins);
@@ -222,6 +219,19 @@ Result<std::uint64_t> MigrationEngine::size_bytes(TensorId id) const {
     const TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
     return tensor->size_bytes;
+}
+
+Result<void> MigrationEngine::check_size(TensorId id, std::uint64_t size_bytes) const {
+    const Lock lock(mutex_);
+    const TensorRecord* const tensor = table_.find(id);
+    if (tensor == nullptr) return no_such_tensor(id);
+    return check_size(*tensor, size_bytes);
+}
+
+Result<void> MigrationEngine::check_size(const TensorRecord& tensor, std::uint64_t size_bytes) {
+    if (size_bytes == tensor.size_bytes) return ok();
+    return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
+                 tensor.id().packed(), tensor.size_bytes, size_bytes);
 }
 
 }  // namespace frostline
