@@ -41,12 +41,12 @@ struct CopyRequest {
     Extent source;
     Tier* target_tier = nullptr;
     Extent target;
-    bool back_target = false;  ///< it is room only: back() it before the first byte
     bool checksum = false;
     /// Called exactly once, on the worker's thread, after the target was fenced (or with the
     /// error). It may submit further copies.
     std::function<void(const CopyOutcome&)> done;
     CopyPriority priority = CopyPriority::eviction;
+    bool back_target = false;  ///< the target is room only: back() it before the first byte
 };
 
 class CopyQueue;
