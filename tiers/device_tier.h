@@ -77,8 +77,6 @@ class DeviceTier final : public Tier {
     /// extent never has memory again.
     Result<void> unback(const Extent& extent) noexcept;
 
-    /// Returns to the driver what is kept for reuse.
-    void trim() noexcept { chunks_->trim(); }
     std::uint64_t kept_bytes() const noexcept { return chunks_->kept_bytes(); }
     const DeviceCopies& copies() const noexcept { return copies_; }
 
