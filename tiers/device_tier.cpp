@@ -80,7 +80,8 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(const Options& options) n
 DeviceTier::DeviceTier(const Options& options, std::unique_ptr<DeviceChunks> chunks)
     : context_(options.context),
       chunks_(std::move(chunks)),
-      copies_(options.context, options.registered) {
+      copies_(options.context, options.registered),
+      staging_(options.context, options.numa_node) {
     const std::uint64_t granularity = chunks_->granularity_bytes();
     std::vector<int> devices{context_->device()};
     devices.insert(devices.end(), options.peers.begin(), options.peers.end());
@@ -176,16 +177,16 @@ Result<Extent> DeviceTier::reserve(std::uint64_t size_bytes) noexcept {
     FROSTLINE_TRY(const Extent extent, reserve_room(size_bytes));
     const Result<void> backed = back(extent);
     if (backed) return extent;
-    const std::lock_guard lock(mutex_);
     release(extent);
     return backed.error();
 }
 
 Result<Extent> DeviceTier::reserve_room(std::uint64_t size_bytes) noexcept {
     FROSTLINE_TRY(const Extent extent, reserve_addresses(size_bytes));
-    forget(extent);
+    const std::lock_guard lock(mutex_);
     const Result<void> charged = charge(backing_of(extent));
     if (charged) return extent;
+    forget(extent);
     return charged.error();
 }
 
@@ -218,8 +219,8 @@ void DeviceTier::forget(const Extent& extent) {
 
 Result<void> DeviceTier::back(const Extent& extent) noexcept {
     Backing* backing = nullptr;
-    {
     State before{};
+    {
         const std::lock_guard lock(mutex_);
         backing = &backing_of(extent);
         if (backing->state == State::lost) {
@@ -291,8 +292,8 @@ void DeviceTier::release(const Extent& extent) noexcept {
     if (state == State::lost) return;  // its addresses are not usable either
     if (state == State::backed && !unback(extent)) return;
     const std::lock_guard lock(mutex_);
-    forget(extent);
     if (state == State::room) meter_.subtract(charged(extent.length_bytes));
+    forget(extent);
 }
 
 std::byte* DeviceTier::address(const Extent& extent) const noexcept {
@@ -300,7 +301,7 @@ std::byte* DeviceTier::address(const Extent& extent) const noexcept {
 }
 
 Result<std::unique_ptr<TransferQueue>> DeviceTier::open_queue() noexcept {
-    return DeviceQueue::create(copies_, arena_);
+    return DeviceQueue::create(copies_, staging_, arena_);
 }
 
 Result<void> DeviceTier::write(const Extent& extent, std::uint64_t offset,

@@ -12,8 +12,10 @@
 #include "tiers/device_copies.h"
 #include "tiers/free_extents.h"
 #include "tiers/host_registration.h"
+#include "tiers/pinned_staging.h"
 #include "tiers/tier.h"
 #include "tiers/tier_meter.h"
+#include "tiers/topology.h"
 
 #include <cstdint>
 #include <memory>
@@ -34,8 +36,8 @@ class DeviceTier final : public Tier {
         std::uint64_t chunk_bytes = std::uint64_t{16} << 20;
         /// Host memory that the GPU reaches by itself; nullptr: none. Outlives the tier.
         const HostRegistration* registered = nullptr;
-        std::vector<int> peers;  ///< other devices that may read and write this memory
-        int numa_node = -1;      ///< that the GPU hangs off; for info()
+        std::vector<int> peers;   ///< other devices that may read and write this memory
+        int numa_node = kNoNode;  ///< that the GPU hangs off: where staging comes from
     };
 
     /// Errors: invalid_argument (less capacity than the granularity, more than the GPU has, a peer
@@ -45,20 +47,24 @@ class DeviceTier final : public Tier {
     ~DeviceTier() override;
 
     const TierInfo& info() const noexcept override { return info_; }
-    TierUsage usage() const noexcept override { return meter_.usage(); }
+    TierUsage usage() const noexcept override {
+        TierUsage usage = meter_.usage();
+        usage.staging_bytes = staging_.bytes();
+        return usage;
+    }
     Result<Extent> reserve(std::uint64_t size_bytes) noexcept override;
-    /// No work may use the extent any longer.
-    void release(const Extent& extent) noexcept override;
-    Result<void> write(const Extent& extent, std::uint64_t offset,
-                       std::span<const std::byte> bytes) noexcept override;
-    Result<void> read(const Extent& extent, std::uint64_t offset,
-                      std::span<std::byte> bytes) noexcept override;
     Result<Extent> reserve_room(std::uint64_t size_bytes) noexcept override;
     /// Puts memory behind all of an extent that has none; its content is undefined. All or nothing.
     /// What has addresses only is charged to the budget now, and not if this fails.
     /// Errors: busy (it has memory already), closed, no_space (budget or device are full), the
     /// driver's.
     Result<void> back(const Extent& extent) noexcept override;
+    /// No work may use the extent any longer.
+    void release(const Extent& extent) noexcept override;
+    Result<void> write(const Extent& extent, std::uint64_t offset,
+                       std::span<const std::byte> bytes) noexcept override;
+    Result<void> read(const Extent& extent, std::uint64_t offset,
+                      std::span<std::byte> bytes) noexcept override;
     using Tier::fence;
     /// Transfers have ended when they are told to have; there is nothing to wait for.
     Result<void> fence(std::span<const Extent> extents) noexcept override;
@@ -99,11 +105,11 @@ class DeviceTier final : public Tier {
     DeviceTier(const Options& options, std::unique_ptr<DeviceChunks> chunks);
     Result<void> reserve_arena();
     Result<void> open_lanes();
+    Result<void> charge(Backing& backing) noexcept;
     Result<void> attach(const Extent& extent, Backing& backing) noexcept;
     Result<void> detach(const Extent& extent, Backing& backing) noexcept;
     std::uint64_t charged(std::uint64_t size_bytes) const noexcept;
     Backing& backing_of(const Extent& extent) noexcept;
-    Result<void> charge(Backing& backing) noexcept;
     void forget(const Extent& extent);
 
     std::shared_ptr<const CudaContext> context_;
@@ -111,6 +117,7 @@ class DeviceTier final : public Tier {
     TierMeter meter_;
     std::unique_ptr<DeviceChunks> chunks_;
     DeviceCopies copies_;
+    PinnedStaging staging_;
     std::vector<CUmemAccessDesc> access_;
     CUdeviceptr arena_ = 0;
     std::uint64_t arena_bytes_ = 0;
