@@ -83,7 +83,7 @@ class EngineDeviceTest : public testing::Test {
         ++looks_;
         const std::lock_guard lock(mutex_);
         auto answer = std::async(std::launch::async, [this] { return engine_->pins(); });
-        EXPECT_EQ(answer.wait_for(std::chrono::seconds(2)), std::future_status::ready)
+        EXPECT_EQ(answer.wait_for(std::chrono::seconds(10)), std::future_status::ready)
             << "the engine's lock is held while the driver works";
         answers_.push_back(std::move(answer));
         return CUDA_SUCCESS;
