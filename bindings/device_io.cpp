@@ -99,7 +99,7 @@ Result<TensorId> DeviceIo::put(CUdeviceptr source, std::uint64_t size_bytes, CUs
         (void)engine_.drop(tensor->id);
         return read.error();
     }
-    pins_.unpin_after(tensor->pinned, *read);
+    pins_.unpin_after(tensor->pinned, *read, route.out);
     return tensor->id;
 }
 
@@ -172,11 +172,7 @@ bool DeviceIo::source_read(TensorId tensor) {
 Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t size_bytes,
                            CUstream stream) {
     FROSTLINE_TRY(const Route route, route_of(target, size_bytes, stream));
-    FROSTLINE_TRY(const std::uint64_t stored_bytes, engine_.size_bytes(tensor));
-    if (size_bytes != stored_bytes) {
-        return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
-                     tensor.packed(), stored_bytes, size_bytes);
-    }
+    FROSTLINE_TRY_VOID(engine_.check_size(tensor, size_bytes));
     if (route.home == Home::other_device) return get_by_host(route, tensor, target, size_bytes);
     const auto pinned = engine_.pin(tensor, Access::read, PinEnd::later);
     if (!pinned) {
@@ -188,7 +184,7 @@ Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t si
         engine_.unpin_now(*pinned);
         return there.error();
     }
-    pins_.unpin_after(*pinned, *there);
+    pins_.unpin_after(*pinned, *there, route.in);
     return ok();
 }
 
@@ -251,7 +247,7 @@ void DeviceIo::unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept 
     // A graph that is being captured will use the memory whenever it is replayed.
     if (end && !*end && end->error().code() == Errc::unsupported) return pins_.keep(pinned);
     engine_.unpin_later();
-    if (end && *end) return pins_.unpin_after(pinned, **end);
+    if (end && *end) return pins_.unpin_after(pinned, **end, stream);
     // Without an event, all that can be done is to wait for everything.
     const Result<void> done = synchronize(tier, stream);
     engine_.unpin_now(pinned, done ? nullptr : &done.error());

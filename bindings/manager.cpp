@@ -265,6 +265,7 @@ ManagerStats Manager::stats() const {
                                .peak_bytes = usage.peak_bytes,
                                .moved_in_bytes = engine.moved_in_bytes[i],
                                .moved_out_bytes = engine.moved_out_bytes[i],
+                               .staging_bytes = usage.staging_bytes,
                                .open = usage.open,
                                .access = info.access,
                                .fallback = parts_->tiers.order()[i] == parts_->tiers.dram()

@@ -27,10 +27,11 @@ struct TierStats {
     std::string location;    ///< path; empty for memory
     std::uint64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;
     std::uint64_t moved_in_bytes = 0, moved_out_bytes = 0;
-    bool open = true;      ///< false after a failure of the medium: it takes no new data
-    std::string access;    ///< how it is reached, such as "io_uring, O_DIRECT"
-    std::string fallback;  ///< why it is not reached in a better way; empty if it is
-    TierSpeed speed;       ///< as measured, or taken from the user's cache; 0: not known
+    std::uint64_t staging_bytes = 0;  ///< host memory pinned for its copies; part of no budget
+    bool open = true;                 ///< false after a failure of the medium: it takes no new data
+    std::string access;               ///< how it is reached, such as "io_uring, O_DIRECT"
+    std::string fallback;             ///< why it is not reached in a better way; empty if it is
+    TierSpeed speed;                  ///< as measured, or taken from the user's cache; 0: not known
 };
 
 /// Counters since the manager was opened.

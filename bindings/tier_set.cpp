@@ -137,7 +137,8 @@ Result<void> TierSet::add_device(const ManagerOptions& options) {
     FROSTLINE_TRY(auto device, DeviceTier::create({.id = next_id(),
                                                    .context = context_,
                                                    .capacity_bytes = *options.device_bytes,
-                                                   .registered = pins_.get()}));
+                                                   .registered = pins_.get(),
+                                                   .numa_node = node_of_gpu()}));
     (void)add(std::move(device));
     return ok();
 }
@@ -179,6 +180,13 @@ std::string TierSet::dram_fallback() const {
 int TierSet::node_of(const std::string& path) const noexcept {
     if (topology_ == nullptr) return kNoNode;
     return topology_->node_of_path(path).value_or(kNoNode);
+}
+
+// Of the device tier's.
+int TierSet::node_of_gpu() const {
+    if (topology_ == nullptr) return kNoNode;
+    const auto address = context_->pci_address();
+    return address ? topology_->node_of_device(*address) : kNoNode;
 }
 
 void TierSet::bind_thread(int numa_node) const noexcept {

@@ -171,8 +171,8 @@ void MigrationEngine::on_move(const MoveReport& report) {
         if (report.error->code() == Errc::cancelled) return;
         ++stats_.failed_moves;
         if (report.to != kFastest) {
-            ++failed_evictions_;
-            eviction_error_ = *report.error;
+            ++room_failures_;
+            room_error_ = *report.error;
         }
         // Nobody will ask any more for one that was dropped meanwhile.
         if (report.to == kFastest && table_.find(report.tensor) != nullptr) {

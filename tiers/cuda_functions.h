@@ -30,6 +30,7 @@ enum class CudaFeature : std::uint8_t {
     X(cuDeviceTotalMem, 3020, devices)                               \
     X(cuGetErrorName, 6000, devices)                                \
     X(cuDeviceGetAttribute, 2000, streams)                          \
+    X(cuDeviceGetPCIBusId, 4010, streams)                           \
     X(cuDevicePrimaryCtxRetain, 7000, contexts)                      \
     X(cuDevicePrimaryCtxRelease, 11000, contexts)                    \
     X(cuCtxPushCurrent, 4000, contexts)                              \

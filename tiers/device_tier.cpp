@@ -80,7 +80,8 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(const Options& options) n
 DeviceTier::DeviceTier(const Options& options, std::unique_ptr<DeviceChunks> chunks)
     : context_(options.context),
       chunks_(std::move(chunks)),
-      copies_(options.context, options.registered) {
+      copies_(options.context, options.registered),
+      staging_(options.context, options.numa_node) {
     const std::uint64_t granularity = chunks_->granularity_bytes();
     std::vector<int> devices{context_->device()};
     devices.insert(devices.end(), options.peers.begin(), options.peers.end());
@@ -139,7 +140,7 @@ Result<void> DeviceTier::open_lanes() {
 DeviceTier::~DeviceTier() {
     bool all_unmapped = true;
     for (auto& [offset, backing] : backings_) {
-        if (backing.state == State::bare) continue;
+        if (backing.state == State::bare || backing.state == State::room) continue;
         all_unmapped &= backing.state == State::backed &&
                         detach({info_.id, offset, backing.length_bytes}, backing).has_value();
     }
@@ -180,12 +181,35 @@ Result<Extent> DeviceTier::reserve_addresses(std::uint64_t size_bytes) noexcept 
 }
 
 Result<Extent> DeviceTier::reserve(std::uint64_t size_bytes) noexcept {
-    FROSTLINE_TRY(const Extent extent, reserve_addresses(size_bytes));
+    FROSTLINE_TRY(const Extent extent, reserve_room(size_bytes));
     const Result<void> backed = back(extent);
     if (backed) return extent;
-    const std::lock_guard lock(mutex_);
-    forget(extent);
+    release(extent);
     return backed.error();
+}
+
+Result<Extent> DeviceTier::reserve_room(std::uint64_t size_bytes) noexcept {
+    FROSTLINE_TRY(const Extent extent, reserve_addresses(size_bytes));
+    const std::lock_guard lock(mutex_);
+    const Result<void> charged = charge(backing_of(extent));
+    if (charged) return extent;
+    forget(extent);
+    return charged.error();
+}
+
+Result<void> DeviceTier::charge(Backing& backing) noexcept {
+    const std::uint64_t size_bytes = charged(backing.length_bytes);
+    if (!meter_.open()) {
+        return Error(Errc::closed, 0, "the device tier takes no more since this failure: {}",
+                     failure_->message());
+    }
+    if (size_bytes > info_.capacity_bytes - meter_.used_bytes()) {
+        return Error(Errc::no_space, 0, "{} bytes do not fit the device tier: {} of {} are used",
+                     size_bytes, meter_.used_bytes(), info_.capacity_bytes);
+    }
+    meter_.add(size_bytes);
+    backing.state = State::room;
+    return ok();
 }
 
 DeviceTier::Backing& DeviceTier::backing_of(const Extent& extent) noexcept {
@@ -202,8 +226,8 @@ void DeviceTier::forget(const Extent& extent) {
 }
 
 Result<void> DeviceTier::back(const Extent& extent) noexcept {
-    const std::uint64_t size_bytes = charged(extent.length_bytes);
     Backing* backing = nullptr;
+    State before{};
     {
         const std::lock_guard lock(mutex_);
         backing = &backing_of(extent);
@@ -211,25 +235,17 @@ Result<void> DeviceTier::back(const Extent& extent) noexcept {
             return Error(Errc::closed, 0, "this device extent was lost to a failure: {}",
                          failure_->message());
         }
-        if (backing->state != State::bare) {
+        before = backing->state;
+        if (before != State::bare && before != State::room) {
             return Error(Errc::busy, 0, "this device extent has memory already");
         }
-        if (!meter_.open()) {
-            return Error(Errc::closed, 0, "the device tier takes no more since this failure: {}",
-                         failure_->message());
-        }
-        if (size_bytes > info_.capacity_bytes - meter_.used_bytes()) {
-            return Error(Errc::no_space, 0,
-                         "{} bytes do not fit the device tier: {} of {} are used", size_bytes,
-                         meter_.used_bytes(), info_.capacity_bytes);
-        }
-        meter_.add(size_bytes);
+        if (before == State::bare) FROSTLINE_TRY_VOID(charge(*backing));
         backing->state = State::changing;
     }
     const Result<void> attached = attach(extent, *backing);
     const std::lock_guard lock(mutex_);
-    backing->state = attached ? State::backed : State::bare;
-    if (!attached) meter_.subtract(size_bytes);
+    backing->state = attached ? State::backed : before;
+    if (!attached && before == State::bare) meter_.subtract(charged(extent.length_bytes));
     return attached;
 }
 
@@ -286,6 +302,7 @@ void DeviceTier::release(const Extent& extent) noexcept {
     if (state == State::lost) return;  // its addresses are not usable either
     if (state == State::backed && !unback(extent)) return;
     const std::lock_guard lock(mutex_);
+    if (state == State::room) meter_.subtract(charged(extent.length_bytes));
     forget(extent);
 }
 
@@ -294,7 +311,7 @@ std::byte* DeviceTier::address(const Extent& extent) const noexcept {
 }
 
 Result<std::unique_ptr<TransferQueue>> DeviceTier::open_queue() noexcept {
-    return DeviceQueue::create(copies_, arena_);
+    return DeviceQueue::create(copies_, staging_, arena_);
 }
 
 Result<void> DeviceTier::write(const Extent& extent, std::uint64_t offset,

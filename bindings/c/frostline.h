@@ -223,6 +223,7 @@ typedef struct frostline_tier_stats {
     uint64_t budget_bytes, used_bytes, peak_bytes;
     uint64_t moved_in_bytes, moved_out_bytes;
     int open; /* 0 after a failure of the medium: it takes no new data, what it holds is readable */
+    uint64_t staging_bytes; /* host memory pinned for its copies; part of no budget */
 } frostline_tier_stats;
 /* `index` counts from 0, the fastest tier. */
 FROSTLINE_EXPORT frostline_status frostline_get_tier_stats(frostline_context* context, size_t index,

@@ -66,6 +66,10 @@ void print_tiers(const ManagerStats& stats) {
     }
     for (const TierStats& tier : stats.tiers) {
         if (!tier.fallback.empty()) fmt::print("note: {}: {}\n", tier.name, tier.fallback);
+        if (tier.staging_bytes > 0) {
+            fmt::print("note: {}: {} of host memory pinned for its copies\n", tier.name,
+                       format_byte_size(tier.staging_bytes));
+        }
     }
 }
 
