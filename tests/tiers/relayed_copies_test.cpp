@@ -136,6 +136,19 @@ TEST_P(RelayedCopiesTest, WhateverTheSystemRefusesIsAbsorbedOrToldAndTheNextCopy
     EXPECT_GT(told, 0);
 }
 
+// What is in staging then is nobody's business, and may be another tensor's.
+TEST_P(RelayedCopiesTest, WhatCouldNotBeReadIsNotWrittenElsewhere) {
+    start_engine();
+    const Bytes before = random_bytes(random_, kSize);
+    ASSERT_TRUE(swap_->write(below_, 0, before).has_value());
+    prepare(true);
+    for (unsigned nth = 1; nth <= 6; ++nth) {
+        gpu_->plant_fault("cuMemcpyDtoHAsync", nth, CUDA_ERROR_UNKNOWN);
+    }
+    EXPECT_FALSE(copied(true));
+    EXPECT_TRUE(read_all(*swap_, below_) == before);
+}
+
 TEST_P(RelayedCopiesTest, ACopyThatIsGivenUpStartsNothingMore) {
     for (const bool down : {true, false}) {
         start_engine();
