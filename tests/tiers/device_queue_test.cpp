@@ -78,6 +78,17 @@ TEST_F(DeviceQueueTest, WhereTheDriverDoesNotSayWhatMemoryIsTheCpuStaysAway) {
     expect_piece(*queue, tier_->address(extent_), 4 * kMiB, true);
 }
 
+// The end of the context would take it along, and so it is no leak to the emulated driver.
+TEST_F(DeviceQueueTest, ItsEndGivesItsStagingBack) {
+    auto queue = *tier_->open_queue();
+    for (const std::size_t slot : {0U, 31U, 0U}) {
+        ASSERT_TRUE(queue->staging(slot).has_value());
+    }
+    queue.reset();
+    EXPECT_EQ(gpu_->calls("cuMemHostAlloc"), 2U);
+    EXPECT_EQ(gpu_->calls("cuMemFreeHost"), 2U);
+}
+
 TEST_F(DeviceQueueTest, CopiesMayCrossEveryBorder) {
     auto random = random_stream(95);
     const Bytes bytes = random_bytes(random, kBytes);
