@@ -46,16 +46,15 @@ DeviceQueue::~DeviceQueue() {
 TransferPiece DeviceQueue::next_piece(const Extent& extent, std::uint64_t offset,
                                       const std::byte* memory) const noexcept {
     const std::uint64_t rest = extent.length_bytes - offset;
+    DeviceCopies::Reach reach{DeviceCopies::Memory::pageable, rest};
     if (memory != nullptr) {
-        const auto reach = copies_.reach(memory);
-        // What starts the transfer asks again, and reports the error.
-        if (!reach) return {std::min(rest, kPieceBytes), true};
-        if (reach->memory != DeviceCopies::Memory::pageable) {
-            return {std::min({rest, reach->size_bytes, kPieceBytes}), true};
-        }
-        return {std::min({rest, reach->size_bytes, PinnedStaging::kBufferBytes}), false};
+        const auto told = copies_.reach(memory);
+        // It may be a device's, which the CPU must not touch; what starts the transfer asks again.
+        reach = told ? *told : DeviceCopies::Reach{DeviceCopies::Memory::device, rest};
     }
-    return {std::min(rest, PinnedStaging::kBufferBytes), false};
+    const bool in_place = reach.memory != DeviceCopies::Memory::pageable;
+    const std::uint64_t most = in_place ? kPieceBytes : PinnedStaging::kBufferBytes;
+    return {std::min({rest, reach.size_bytes, most}), in_place};
 }
 
 Result<std::span<std::byte>> DeviceQueue::staging(std::size_t slot) noexcept {
@@ -89,7 +88,7 @@ TransferEnd DeviceQueue::wait() noexcept {
     InFlight& slot = slots_[oldest_];
     oldest_ = (oldest_ + 1) % kDepth;
     --in_flight_;
-    Result<void> status = std::exchange(slot.started, ok());
+    Result<void> status = slot.started;
     if (status) status = slot.event.synchronize();
     return {slot.tag, status};
 }

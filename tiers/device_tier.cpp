@@ -115,16 +115,18 @@ Result<void> DeviceTier::reserve_arena() {
     const CudaDriver& driver = context_->driver();
     Result<void> reserved = ok();
     for (std::uint64_t times = kAddressesPerByte; times >= 1; times /= 2) {
-        arena_bytes_ = info_.capacity_bytes * times;
+        const std::uint64_t bytes = info_.capacity_bytes * times;
+        CUdeviceptr arena = 0;
         reserved = context_->run([&] {
             return driver.check("cuMemAddressReserve",
-                                driver.cuMemAddressReserve(&arena_, arena_bytes_, 0, 0, 0));
+                                driver.cuMemAddressReserve(&arena, bytes, 0, 0, 0));
         });
         if (reserved) {
-            addresses_ = FreeExtents(arena_bytes_);
+            arena_ = arena;
+            arena_bytes_ = bytes;
+            addresses_ = FreeExtents(bytes);
             return ok();
         }
-        arena_ = 0;
     }
     return reserved;
 }

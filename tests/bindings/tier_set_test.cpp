@@ -107,7 +107,8 @@ TEST_F(TierSetTest, dram_is_pinned_where_a_gpu_is_and_says_so_where_none_is) {
         expect_keeps_everything(*manager);
     }
     pinned.dram_bytes = 8 * kMi;
-    const EnvironmentVariable driver("FROSTLINE_CUDA_DRIVER", FROSTLINE_FAKE_CUDA);
+    const EmulatedGpu gpu;
+    const EnvironmentVariable driver("FROSTLINE_CUDA_DRIVER", FROSTLINE_EMULATOR);
     auto manager = Manager::open(pinned);
     ASSERT_TRUE(manager.has_value()) << manager.error().message();
     EXPECT_THAT(manager->stats().tiers[0].access, HasSubstr("pinned"));

@@ -88,14 +88,15 @@ TEST_F(DeviceTierTest, KeptHandlesGiveWayToOtherSizes) {
 }
 
 TEST_F(DeviceTierTest, KeptHandlesGiveWayWhenOthersUseTheDevice) {
-    const auto tier = this->tier(128 * kMiB);
-    const auto extent = tier->reserve(126 * kMiB);
-    tier->release(*extent);  // kept in 16, 8, 4 and 2 MiB
+    const auto tier = this->tier(200 * kMiB);
+    std::vector<Extent> small;
+    for (int i = 0; i < 63; ++i) small.push_back(*tier->reserve(2 * kMiB));
+    for (const Extent& each : small) tier->release(each);  // and is kept: 126 MiB
     const auto context = gpu_->context();
     CUdeviceptr others = 0;
     const CudaContext::Scope scope(*context);
     ASSERT_EQ(gpu_->driver().cuMemAlloc(&others, 128 * kMiB), CUDA_SUCCESS);
-    const auto again = tier->reserve(120 * kMiB);
+    const auto again = tier->reserve(16 * kMiB);  // the budget has room, the device has none
     ASSERT_TRUE(again.has_value()) << again.error().message();
     tier->release(*again);
     EXPECT_EQ(gpu_->driver().cuMemFree(others), CUDA_SUCCESS);
@@ -283,6 +284,9 @@ TEST_F(DeviceTierTest, MemoryOfTheHostThatRunsOutIsAnErrorAndChangesNothing) {
         }
         EXPECT_EQ(tier->usage().used_bytes, extent ? 30 * kMiB : 0U);
         if (extent) tier->release(*extent);
+        const auto addresses = tier->reserve_addresses(4 * 64 * kMiB);
+        ASSERT_TRUE(addresses.has_value()) << "addresses leaked at allocation " << nth;
+        tier->release(*addresses);
         if (!struck) return;
     }
     ADD_FAILURE() << "a reservation allocates without end";
