@@ -1,4 +1,5 @@
 // `frostline_bench SUITE [--json FILE]`: runs one suite and shows its rows.
+#include "bench/output_file.h"
 #include "bench/suite.h"
 
 #include <fmt/core.h>
@@ -41,6 +42,10 @@ int run(const std::vector<std::string>& words) {
     }
     if (words.empty() || (words.size() != 1 && (words.size() != 3 || words[1] != "--json"))) {
         return fail("usage: frostline_bench SUITE [--json FILE], or --list");
+    }
+    if (words.size() == 3) {
+        const Result<void> writable = check_output_file(words[2]);
+        if (!writable) return fail(writable.error().message());
     }
     for (const Suite& suite : suites()) {
         if (suite.name != words[0]) continue;

@@ -2,9 +2,11 @@
 // would hold up kernels, unless it stays within the device.
 #include "bindings/device_io.h"
 
+#include "bindings/device_arguments.h"
+
 #include <algorithm>
-#include <array>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,32 +17,10 @@ constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
 // Of one device: more than a training program has streams that save tensors.
 constexpr std::size_t kMostLanes = 16;
 
-Result<int> device_of(const CudaDriver& driver, CUdeviceptr memory) {
-    unsigned type = 0;
-    int ordinal = 0;
-    std::array<CUpointer_attribute, 2> asked{CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                             CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-    std::array<void*, 2> answers{&type, &ordinal};
-    FROSTLINE_TRY_VOID(driver.check(
-        "cuPointerGetAttributes",
-        driver.cuPointerGetAttributes(asked.size(), asked.data(), answers.data(), memory)));
-    if (type != CU_MEMORYTYPE_DEVICE) {
-        return Error(Errc::invalid_argument, 0,
-                     "{:#x} is no device memory; give host memory to put() and get()", memory);
-    }
-    return ordinal;
-}
-
-Result<void> refuse_capture(const CudaContext& context, CUstream stream) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    FROSTLINE_TRY_VOID(context.run([&] {
-        return context.driver().check("cuStreamIsCapturing",
-                                      context.driver().cuStreamIsCapturing(stream, &status));
-    }));
-    if (status == CU_STREAM_CAPTURE_STATUS_NONE) return ok();
-    return Error(Errc::unsupported, 0,
-                 "the stream captures a graph, which would move nothing when it is replayed: "
-                 "store and fetch tensors outside of the capture");
+// What the fastest tier has no room for, or takes no more of because it failed or the manager is
+// closing, is no concern of the others': they go on storing, and giving what they hold.
+bool lower_tiers_may_do(const Error& refusal) {
+    return refusal.code() == Errc::no_space || refusal.code() == Errc::closed;
 }
 
 }  // namespace
@@ -74,12 +54,16 @@ Result<const DeviceIo::Lane*> DeviceIo::lane_for(Link& link, CUstream stream) {
     return link.lane_of.emplace(stream, &link.lanes.back()).first->second;
 }
 
-// To and from the device on which the memory lies, if the stream can be waited for at all.
-Result<DeviceIo::Route> DeviceIo::route_of(CUdeviceptr memory, CUstream stream) {
+// To and from the device on which the memory lies, if all of it does and the stream can be waited
+// for at all.
+Result<DeviceIo::Route> DeviceIo::route_of(CUdeviceptr memory, std::uint64_t size_bytes,
+                                           CUstream stream) {
     FROSTLINE_TRY(const CudaDriver* const driver, loaded_driver());
     FROSTLINE_TRY_VOID(driver->need({CudaFeature::contexts, CudaFeature::streams}));
-    FROSTLINE_TRY(const int device, device_of(*driver, memory));
+    FROSTLINE_TRY(const int device, gpu_of_memory(*driver, memory));
     FROSTLINE_TRY(Link* const link, link_to(device));
+    FROSTLINE_TRY_VOID(check_range(*link->context, memory, size_bytes));
+    FROSTLINE_TRY_VOID(check_stream(*link->context, stream));
     FROSTLINE_TRY_VOID(refuse_capture(*link->context, stream));
     const Home home = home_for(*link);
     if (home != Home::host) return Route{*link, home, stream, stream, stream};
@@ -102,11 +86,11 @@ DeviceIo::Home DeviceIo::home_for(const Link& link) const noexcept {
 Result<TensorId> DeviceIo::put(CUdeviceptr source, std::uint64_t size_bytes, CUstream stream,
                                DeviceSource use) {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    FROSTLINE_TRY(const Route route, route_of(source, stream));
+    FROSTLINE_TRY(const Route route, route_of(source, size_bytes, stream));
     if (route.home == Home::other_device) return put_by_host(route, source, size_bytes);
     const auto tensor = engine_.allocate(size_bytes, PinEnd::later);
     if (!tensor) {
-        if (tensor.error().code() != Errc::no_space) return tensor.error();
+        if (!lower_tiers_may_do(tensor.error())) return tensor.error();
         return put_by_host(route, source, size_bytes);
     }
     const auto read = copy_out(route, source, tensor->pinned, use);
@@ -115,7 +99,7 @@ Result<TensorId> DeviceIo::put(CUdeviceptr source, std::uint64_t size_bytes, CUs
         (void)engine_.drop(tensor->id);
         return read.error();
     }
-    pins_.unpin_after(tensor->pinned, *read);
+    pins_.unpin_after(tensor->pinned, *read, route.out);
     return tensor->id;
 }
 
@@ -174,6 +158,7 @@ Result<TensorId> DeviceIo::put_by_host(const Route& route, CUdeviceptr source,
 
 Result<void> DeviceIo::release_source(TensorId tensor, CUstream stream) {
     for (const EventRef& read : pins_.events_before(tensor, Access::read)) {
+        FROSTLINE_TRY_VOID(check_stream(read->context(), stream));
         FROSTLINE_TRY_VOID(refuse_capture(read->context(), stream));
         FROSTLINE_TRY_VOID(wait_for(read->context(), stream, *read));
     }
@@ -186,16 +171,12 @@ bool DeviceIo::source_read(TensorId tensor) {
 
 Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t size_bytes,
                            CUstream stream) {
-    FROSTLINE_TRY(const Route route, route_of(target, stream));
-    FROSTLINE_TRY(const std::uint64_t stored_bytes, engine_.size_bytes(tensor));
-    if (size_bytes != stored_bytes) {
-        return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
-                     tensor.packed(), stored_bytes, size_bytes);
-    }
+    FROSTLINE_TRY(const Route route, route_of(target, size_bytes, stream));
+    FROSTLINE_TRY_VOID(engine_.check_size(tensor, size_bytes));
     if (route.home == Home::other_device) return get_by_host(route, tensor, target, size_bytes);
     const auto pinned = engine_.pin(tensor, Access::read, PinEnd::later);
     if (!pinned) {
-        if (pinned.error().code() != Errc::no_space) return pinned.error();
+        if (!lower_tiers_may_do(pinned.error())) return pinned.error();
         return get_by_host(route, tensor, target, size_bytes);
     }
     const auto there = copy_in(route, *pinned, target);
@@ -203,7 +184,7 @@ Result<void> DeviceIo::get(TensorId tensor, CUdeviceptr target, std::uint64_t si
         engine_.unpin_now(*pinned);
         return there.error();
     }
-    pins_.unpin_after(*pinned, *there);
+    pins_.unpin_after(*pinned, *there, route.in);
     return ok();
 }
 
@@ -249,27 +230,26 @@ Result<void> DeviceIo::get_by_host(const Route& route, TensorId tensor, CUdevice
 }
 
 void DeviceIo::unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept {
-    const CudaContext& context = *tiers_.device_context();
-    // A graph that is being captured will use the memory whenever it is replayed.
-    if (const auto captures = refuse_capture(context, stream);
-        !captures && captures.error().code() == Errc::unsupported) {
-        pins_.keep(pinned);
-        return;
-    }
-    engine_.unpin_later();
+    const CudaContext& tier = *tiers_.device_context();
+    // The work may be another GPU's, which reaches this memory: its end is marked over there.
     const auto mark_end = [&]() -> Result<EventRef> {
-        FROSTLINE_TRY(const Link* const link, link_to(context.device()));
+        FROSTLINE_TRY(const int gpu, gpu_of_stream(tier, stream));
+        FROSTLINE_TRY(const Link* const link, link_to(gpu));
+        FROSTLINE_TRY_VOID(refuse_capture(*link->context, stream));
         return mark(*link, stream);
     };
+    std::optional<Result<EventRef>> end;
     try {
-        if (const auto end = mark_end()) {
-            pins_.unpin_after(pinned, *end);
-            return;
-        }
+        end = mark_end();
     } catch (const std::bad_alloc&) {
+        // As if the driver had refused: below.
     }
+    // A graph that is being captured will use the memory whenever it is replayed.
+    if (end && !*end && end->error().code() == Errc::unsupported) return pins_.keep(pinned);
+    engine_.unpin_later();
+    if (end && *end) return pins_.unpin_after(pinned, **end, stream);
     // Without an event, all that can be done is to wait for everything.
-    const Result<void> done = synchronize(context, stream);
+    const Result<void> done = synchronize(tier, stream);
     engine_.unpin_now(pinned, done ? nullptr : &done.error());
 }
 

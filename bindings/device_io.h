@@ -25,14 +25,16 @@ class DeviceIo {
         : engine_(engine), pins_(pins), tiers_(tiers) {}
 
     /// Stores `size_bytes` of device memory as the stream's work so far leaves them. Errors:
-    /// invalid_argument (empty, or no device memory), unsupported (the stream captures a graph; no
-    /// driver), those of MigrationEngine::put(), the driver's.
+    /// invalid_argument (empty; not all of it is device memory; the stream is another GPU's, or
+    /// none), unsupported (the stream captures a graph; no driver), those of
+    /// MigrationEngine::put(), the driver's. What the fastest tier takes no more of, because it
+    /// failed, goes below.
     Result<TensorId> put(CUdeviceptr source, std::uint64_t size_bytes, CUstream stream,
                          DeviceSource use);
 
     /// What the stream is given from now on comes after the source was read; it may be freed in
-    /// its order. No effect if it has been. Errors: unsupported (the stream captures a graph), the
-    /// driver's.
+    /// its order. No effect if it has been. Errors: invalid_argument (the stream is not of the
+    /// source's GPU), unsupported (it captures a graph), the driver's.
     Result<void> release_source(TensorId tensor, CUstream stream);
     /// Whether a kept source was read, so that release_source() is not needed any more. May throw
     /// std::bad_alloc, as all that allocates.
@@ -44,8 +46,8 @@ class DeviceIo {
     Result<void> get(TensorId tensor, CUdeviceptr target, std::uint64_t size_bytes,
                      CUstream stream);
 
-    /// For tensor memory in the device tier: the pin ends with the work that the stream has, or
-    /// never if the stream is capturing a graph.
+    /// For tensor memory in the device tier: the pin ends with the work that the stream, of
+    /// whichever GPU, has, or never if it is capturing a graph.
     void unpin_after(const PinnedBytes& pinned, CUstream stream) noexcept;
 
    private:
@@ -78,7 +80,7 @@ class DeviceIo {
     Result<const CudaDriver*> loaded_driver();
     Result<Link*> link_to(int device);
     Result<const Lane*> lane_for(Link& link, CUstream stream);
-    Result<Route> route_of(CUdeviceptr memory, CUstream stream);
+    Result<Route> route_of(CUdeviceptr memory, std::uint64_t size_bytes, CUstream stream);
     Home home_for(const Link& link) const noexcept;
     static Result<EventRef> mark(const Link& link, CUstream stream);
     template <class Attempt>

@@ -94,7 +94,8 @@ std::string device_hint() {
     const Result<GpuInfo> gpus = gpu_info();
     if (!gpus) return gpus.error().message();
     if (gpus->gpus.empty()) return "the driver knows no GPU";
-    return "none was chosen: the option device=SIZE makes one of a GPU's memory";
+    return "none was chosen: device=SIZE makes one of a GPU's memory; frostline check --device "
+           "tries it";
 }
 
 // The tiers that could be opened, beside their place in the report.
@@ -140,8 +141,12 @@ class Examination {
             report.cached = speeds.tiers[i].cached;
             report.not_measured_because = std::move(speeds.tiers[i].problem);
         }
-        info_.cache_path = std::move(speeds.cache_path);
-        info_.cache_problem = std::move(speeds.cache_problem);
+        if (source_ == SpeedSource::none) {
+            info_.cache_problem = "FROSTLINE_CALIBRATION is off";
+        } else {
+            info_.cache_path = std::move(speeds.cache_path);
+            info_.cache_problem = std::move(speeds.cache_problem);
+        }
         info_.measuring_ns = speeds.measuring_ns;
     }
 

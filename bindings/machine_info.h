@@ -50,7 +50,7 @@ struct MachineInfo {
     std::vector<Device> devices;
     std::string topology_unknown_because;  ///< then nodes and devices are empty
     std::vector<TierReport> tiers;         ///< device, dram, pmem, swap
-    std::string cache_path;                ///< of the measurements; empty: there is no place
+    std::string cache_path;                ///< of the measurements; empty: there is none
     std::string cache_problem;             ///< why the cache was of no use; empty if it was
     std::uint64_t measuring_ns = 0;
 };

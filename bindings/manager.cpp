@@ -119,8 +119,13 @@ Result<Manager> Manager::open(const ManagerOptions& options) try {
 template <class Action>
 std::invoke_result_t<Action, Manager::Parts&> Manager::call(Action&& action) const {
     if (parts_->fork.is_child()) {
+        // CUDA does not survive a fork: what has a GPU can be had by a process of its own only.
+        const bool has_gpu = parts_->tiers.device_context() != nullptr;
         return Error(Errc::unsupported, 0,
-                     "this manager belongs to the parent process; open one in the child");
+                     "this manager belongs to the parent process; open one in the child{}",
+                     has_gpu ? ", without device: a forked child has no GPU; or start the process "
+                               "by exec (in Python: multiprocessing's \"spawn\")"
+                             : "");
     }
     try {
         return action(*parts_);
@@ -260,6 +265,7 @@ ManagerStats Manager::stats() const {
                                .peak_bytes = usage.peak_bytes,
                                .moved_in_bytes = engine.moved_in_bytes[i],
                                .moved_out_bytes = engine.moved_out_bytes[i],
+                               .staging_bytes = usage.staging_bytes,
                                .open = usage.open,
                                .access = info.access,
                                .fallback = parts_->tiers.order()[i] == parts_->tiers.dram()

@@ -27,10 +27,11 @@ struct TierStats {
     std::string location;    ///< path; empty for memory
     std::uint64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;
     std::uint64_t moved_in_bytes = 0, moved_out_bytes = 0;
-    bool open = true;      ///< false after a failure of the medium: it takes no new data
-    std::string access;    ///< how it is reached, such as "io_uring, O_DIRECT"
-    std::string fallback;  ///< why it is not reached in a better way; empty if it is
-    TierSpeed speed;       ///< as measured, or taken from the user's cache; 0: not known
+    std::uint64_t staging_bytes = 0;  ///< host memory pinned for its copies; part of no budget
+    bool open = true;                 ///< false after a failure of the medium: it takes no new data
+    std::string access;               ///< how it is reached, such as "io_uring, O_DIRECT"
+    std::string fallback;             ///< why it is not reached in a better way; empty if it is
+    TierSpeed speed;                  ///< as measured, or taken from the user's cache; 0: not known
 };
 
 /// Counters since the manager was opened.
@@ -63,10 +64,10 @@ class FROSTLINE_API PinnedTensor {
 
     std::span<std::byte> bytes() const noexcept;
 
-    /// Ends the pin when the work that `stream` (a CUstream of the device tier's GPU, or 0 for its
-    /// default stream) has been given so far is done. Never waits for it. Empty afterwards. Without
-    /// a device tier the pin ends at once. A tensor that a stream uses while it captures a graph
-    /// stays where it is until the manager ends, because the graph may be replayed.
+    /// Ends the pin when the work that `stream` (a CUstream of any GPU, or 0 for the default stream
+    /// of the device tier's) has been given so far is done. Never waits for it. Empty afterwards.
+    /// Without a device tier the pin ends at once. A tensor that a stream uses while it captures a
+    /// graph stays where it is until the manager ends, because the graph may be replayed.
     void release_after(void* stream) noexcept;
 
    private:
@@ -106,13 +107,15 @@ class FROSTLINE_API Manager {
     Result<AllocatedTensor> allocate(std::uint64_t size_bytes);
 
     /// Stores `size_bytes` of device memory, of any GPU, as the work that `stream` (a CUstream of
-    /// that GPU) has been given so far will leave them. The copy is made in the stream's order; the
-    /// host waits for room only. Errors: invalid_argument (empty, no device memory), unsupported
-    /// (no CUDA driver; the stream is capturing a graph), as put(), io (the driver's).
+    /// that GPU; 0 is its default stream, whichever GPU is current) has been given so far will
+    /// leave them. The copy is made in the stream's order; the host waits for room only. Errors:
+    /// invalid_argument (empty; not all of it is device memory; the stream is another GPU's),
+    /// unsupported (the stream is capturing a graph), not_found (no CUDA driver), as put(), io (the
+    /// driver's). A device tier that failed is passed over, as one that is full.
     Result<TensorId> put_device(const void* source, std::uint64_t size_bytes, void* stream,
                                 DeviceSource use = DeviceSource::given_back);
     /// Makes `stream` wait until a kept source was read: it may be freed in the stream's order.
-    /// Errors: unsupported (the stream is capturing a graph), io (the driver's).
+    /// Errors: invalid_argument (another GPU's stream), unsupported (it captures a graph), io.
     Result<void> release_source(TensorId tensor, void* stream);
     /// Whether it was read already: then it may be freed without release_source().
     Result<bool> source_read(TensorId tensor);

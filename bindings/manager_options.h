@@ -18,7 +18,8 @@ struct ManagerOptions {
     /// Budget of the device tier, which is then the fastest; nothing: no such tier. Tensors lie in
     /// the GPU's memory then, and pin() gives device addresses.
     std::optional<std::uint64_t> device_bytes{};
-    int gpu = 0;  ///< whose memory that is, as CUDA counts them
+    /// Whose memory that is, or for which GPU DRAM is pinned, as CUDA counts them; nothing: 0.
+    std::optional<int> gpu{};
     std::optional<std::uint64_t>
         dram_bytes{};              ///< budget of the DRAM tier; must be given, may be 0
     std::string pmem_path{};       ///< file of the pmem tier; empty: no such tier

@@ -61,13 +61,16 @@ void StreamPins::keep(const PinnedBytes& pinned) noexcept {
     }
 }
 
-void StreamPins::unpin_after(const PinnedBytes& pinned, const EventRef& event) noexcept {
+StreamPins::StreamName StreamPins::name_of(const CudaEvent& event, CUstream stream) {
+    const bool of_a_thread = stream == CU_STREAM_PER_THREAD;
+    return {event.context().device(), stream,
+            of_a_thread ? std::this_thread::get_id() : std::thread::id()};
+}
+
+void StreamPins::unpin_after(const PinnedBytes& pinned, const EventRef& event,
+                             CUstream stream) noexcept {
     try {
-        const std::lock_guard lock(mutex_);
-        if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-        pending_.push_back({pinned, pinned.tensor->id(), event});
-        count_.store(pending_.size(), std::memory_order_release);
-        changed_.notify_all();
+        add(pinned, event, stream);
         return;
     } catch (const std::bad_alloc&) {
     } catch (const std::system_error&) {
@@ -75,13 +78,27 @@ void StreamPins::unpin_after(const PinnedBytes& pinned, const EventRef& event) n
     unpin(engine_, pinned, event->synchronize());
 }
 
+// All or nothing, but for a list without pins, which the thread removes.
+void StreamPins::add(const PinnedBytes& pinned, const EventRef& event, CUstream stream) {
+    std::list<Pending> added{{pinned, pinned.tensor->id(), event}};
+    const Lock lock(mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    std::list<Pending>& of_stream = pending_[name_of(*event, stream)];
+    by_tensor_.emplace(added.front().tensor.packed(), &added.front());
+    of_stream.splice(of_stream.end(), added);
+    count_.fetch_add(1, std::memory_order_release);
+    changed_.notify_all();
+}
+
 std::vector<StreamPins::EventRef> StreamPins::events_before(TensorId tensor, Access access) {
     std::vector<EventRef> events;
     if (count_.load(std::memory_order_acquire) == 0) return events;
-    const std::lock_guard lock(mutex_);
-    for (const Pending& each : pending_) {
-        const bool matters = access == Access::write || each.pinned.access == Access::write;
-        if (each.tensor == tensor && matters) events.push_back(each.event);
+    const Lock lock(mutex_);
+    const auto [first, last] = by_tensor_.equal_range(tensor.packed());
+    for (auto each = first; each != last; ++each) {
+        const Pending& pending = *each->second;
+        const bool matters = access == Access::write || pending.pinned.access == Access::write;
+        if (matters) events.push_back(pending.event);
     }
     return events;
 }
@@ -95,22 +112,15 @@ Result<void> StreamPins::wait_for(TensorId tensor, Access access) {
 
 void StreamPins::run() {
     is_own_thread = true;
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     auto pause = kLookAgain;
     while (true) {
-        changed_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
-        if (pending_.empty()) return;
+        changed_.wait(lock, [this] { return stopping_ || count_.load() > 0; });
+        if (count_.load() == 0) return;
         std::list<Pending> passed;
-        // New ones are added at the end meanwhile, and nobody else removes any.
         for (auto each = pending_.begin(); each != pending_.end();) {
-            lock.unlock();
-            const auto done = ended(*each->event);
-            if (done) unpin(engine_, each->pinned, *done);
-            lock.lock();
-            const auto next = std::next(each);
-            if (done) passed.splice(passed.end(), pending_, each);
-            each = next;
-            count_.store(pending_.size(), std::memory_order_release);
+            end_passed(each->second, passed, lock);
+            each = each->second.empty() ? pending_.erase(each) : std::next(each);
         }
         const bool any = !passed.empty();
         lock.unlock();
@@ -119,6 +129,27 @@ void StreamPins::run() {
         pause = any ? kLookAgain : std::min(2 * pause, kLookAgainAtLast);
         if (!any) changed_.wait_for(lock, pause);
     }
+}
+
+// From a stream's oldest on, behind which new ones are added meanwhile.
+void StreamPins::end_passed(std::list<Pending>& stream, std::list<Pending>& passed, Lock& lock) {
+    while (!stream.empty()) {
+        const Pending& oldest = stream.front();
+        lock.unlock();
+        const auto done = ended(*oldest.event);
+        if (done) unpin(engine_, oldest.pinned, *done);
+        lock.lock();
+        if (!done) return;
+        forget(oldest);
+        passed.splice(passed.end(), stream, stream.begin());
+    }
+}
+
+void StreamPins::forget(const Pending& pending) {
+    const auto [first, last] = by_tensor_.equal_range(pending.tensor.packed());
+    by_tensor_.erase(
+        std::find_if(first, last, [&](const auto& each) { return each.second == &pending; }));
+    count_.fetch_sub(1, std::memory_order_release);
 }
 
 }  // namespace frostline

@@ -21,6 +21,12 @@ Result<void> check_together(const ManagerOptions& options) {
         return Error(Errc::invalid_argument, 0,
                      "no DRAM budget was given: set dram, for example to 256MiB");
     }
+    if (options.gpu && !options.device_bytes && !options.pin) {
+        return Error(Errc::invalid_argument, 0,
+                     "gpu={} is given, but nothing that is for a GPU: set device, the budget of a "
+                     "tier of its memory, or pin",
+                     *options.gpu);
+    }
     if (options.pmem_path.empty() && options.pmem_bytes > 0) {
         return Error(Errc::invalid_argument, 0, "pmem_bytes is given, but no pmem file");
     }
@@ -60,7 +66,7 @@ Result<TierSet> TierSet::open(const ManagerOptions& options) {
     if (options.device_bytes) {
         FROSTLINE_TRY_VOID(set.add_device(options));
     } else if (options.pin) {
-        set.pin_for_gpu(options.gpu);
+        set.pin_for_gpu(options.gpu.value_or(0));
     }
     FROSTLINE_TRY_VOID(set.add_memory(options));
     FROSTLINE_TRY_VOID(set.add_files(options));
@@ -126,12 +132,13 @@ Result<const CudaDriver*> TierSet::driver() {
 
 Result<void> TierSet::add_device(const ManagerOptions& options) {
     FROSTLINE_TRY(const CudaDriver* const driver, this->driver());
-    FROSTLINE_TRY(context_, CudaContext::create(*driver, options.gpu));
-    pin_for_gpu(options.gpu);
+    FROSTLINE_TRY(context_, CudaContext::create(*driver, options.gpu.value_or(0)));
+    pin_for_gpu(context_->device());
     FROSTLINE_TRY(auto device, DeviceTier::create({.id = next_id(),
                                                    .context = context_,
                                                    .capacity_bytes = *options.device_bytes,
-                                                   .registered = pins_.get()}));
+                                                   .registered = pins_.get(),
+                                                   .numa_node = node_of_gpu()}));
     (void)add(std::move(device));
     return ok();
 }
@@ -173,6 +180,13 @@ std::string TierSet::dram_fallback() const {
 int TierSet::node_of(const std::string& path) const noexcept {
     if (topology_ == nullptr) return kNoNode;
     return topology_->node_of_path(path).value_or(kNoNode);
+}
+
+// Of the device tier's.
+int TierSet::node_of_gpu() const {
+    if (topology_ == nullptr) return kNoNode;
+    const auto address = context_->pci_address();
+    return address ? topology_->node_of_device(*address) : kNoNode;
 }
 
 void TierSet::bind_thread(int numa_node) const noexcept {

@@ -53,6 +53,7 @@ class TierSet {
     Result<void> add_files(const ManagerOptions& options);
     void pin_for_gpu(int gpu);
     int node_of(const std::string& path) const noexcept;
+    int node_of_gpu() const;
     TierId next_id() const noexcept { return static_cast<TierId>(order_.size()); }
     template <class SomeTier>
     SomeTier* add(std::unique_ptr<SomeTier> tier);

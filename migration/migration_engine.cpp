@@ -4,6 +4,9 @@
 
 #include "tiers/check.h"
 
+#include <fmt/core.h>
+
+#include <array>
 #include <new>
 #include <utility>
 
@@ -11,6 +14,33 @@ namespace frostline {
 
 Error MigrationEngine::no_such_tensor(TensorId id) {
     return Error(Errc::not_found, 0, "no tensor {}: it was dropped or never stored", id.packed());
+}
+
+// Names no tier as the culprit: one is full because those below it are.
+Error MigrationEngine::no_room(std::uint64_t size_bytes, std::string_view where) const noexcept {
+    std::array<char, 256> text{};
+    char* out = text.data();
+    bool dram_seen = false;
+    for (const Tier* const tier : options_.tiers) {
+        const TierInfo& info = tier->info();
+        const bool is_dram = info.kind == TierKind::dram;
+        const std::string_view called = is_dram && dram_seen ? "far" : name(info.kind);
+        dram_seen |= is_dram;
+        const TierUsage usage = tier->usage();
+        const auto room = static_cast<std::size_t>(text.data() + text.size() - out);
+        out = fmt::format_to_n(out, room, "{}{} {} of {}{}", out == text.data() ? "" : ", ", called,
+                               usage.used_bytes, info.capacity_bytes, usage.open ? "" : " (failed)")
+                  .out;
+    }
+    return Error(
+        Errc::no_space, 0,
+        "no room for {} bytes {}; bytes used: {}; drop or unpin tensors, or raise a budget",
+        size_bytes, where,
+        std::string_view(text.data(), static_cast<std::size_t>(out - text.data())));
+}
+
+Error MigrationEngine::no_room_in_fastest(std::uint64_t size_bytes) const noexcept {
+    return no_room(size_bytes, "in the fastest tier");
 }
 
 MigrationEngine::MigrationEngine(Options options)
@@ -141,8 +171,8 @@ void MigrationEngine::on_move(const MoveReport& report) {
         if (report.error->code() == Errc::cancelled) return;
         ++stats_.failed_moves;
         if (report.to != kFastest) {
-            ++failed_evictions_;
-            eviction_error_ = *report.error;
+            ++room_failures_;
+            room_error_ = *report.error;
         }
         // Nobody will ask any more for one that was dropped meanwhile.
         if (report.to == kFastest && table_.find(report.tensor) != nullptr) {

@@ -2,10 +2,10 @@
 // mover do it, and brings tensors back when they are used.
 //
 // Rule of concurrency. One lock guards the table, the policy's view and all counters; it is never
-// held while bytes are copied or a buffer's owner is called back. Unpinning goes through the
-// residency word alone. Waiting is for the end of a move, a release or a store (`changed_`), and
-// nobody waits when none is in progress: then room cannot appear by itself, and the caller gets an
-// error.
+// held while bytes are copied, device memory is made, or a buffer's owner is called back. Unpinning
+// goes through the residency word alone. Waiting is for the end of a move, a release or a store
+// (`changed_`), and nobody waits when none is in progress: then room cannot appear by itself, and
+// the caller gets an error.
 #pragma once
 
 #include "allocator/tensor_table.h"
@@ -26,6 +26,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -146,6 +147,9 @@ class MigrationEngine {
     Result<void> read(TensorId tensor, std::uint64_t size_bytes, const ByteSink& sink);
 
     Result<std::uint64_t> size_bytes(TensorId tensor) const;
+    /// Whether room of that size is what the tensor's bytes need. Errors: not_found,
+    /// invalid_argument (it is not).
+    Result<void> check_size(TensorId tensor, std::uint64_t size_bytes) const;
 
     /// Forgets a tensor; its room is free as soon as nobody uses it. Errors: not_found.
     Result<void> drop(TensorId tensor);
@@ -170,11 +174,15 @@ class MigrationEngine {
     static constexpr TierId kFastest{0};
 
     static Error no_such_tensor(TensorId id);
+    static Result<void> check_size(const TensorRecord& tensor, std::uint64_t size_bytes);
     template <class Attempt>
     Result<Extent> find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt);
+    Result<Extent> reserve_fastest(std::uint64_t size_bytes, Lock& lock);
     Tier& fastest() const noexcept { return *options_.tiers[0]; }
     Result<TensorId> write_through(std::uint64_t size_bytes, const ByteSource& source, Error last);
-    Error exceeds_fastest(std::uint64_t size_bytes) const;
+    /// Says how full every tier is. `where` ends "no room for so many bytes".
+    Error no_room(std::uint64_t size_bytes, std::string_view where) const noexcept;
+    Error no_room_in_fastest(std::uint64_t size_bytes) const noexcept;
     /// Whether something is under way that may make room.
     bool busy() const noexcept { return mover_.busy() + stores_in_progress_ + later_unpins_ > 0; }
     Result<Extent> reserve_below(Tier& tier, std::uint64_t size_bytes);
@@ -207,11 +215,11 @@ class MigrationEngine {
     /// Tensors whose bytes were never written, because the work that was to do it failed.
     std::unordered_map<std::uint64_t, Error> lost_;
     std::uint64_t evictions_ended_ = 0;
-    std::uint64_t failed_evictions_ = 0;
-    std::optional<Error> eviction_error_;  ///< of the last that failed
-    std::size_t later_unpins_ = 0;         ///< pins that end by themselves
-    std::size_t kept_pins_ = 0;            ///< pins that do not end while the engine lives
-    std::size_t stores_in_progress_ = 0;   ///< room reserved, bytes being copied, no record yet
+    std::uint64_t room_failures_ = 0;     ///< evictions, and attempts to put memory behind room
+    std::optional<Error> room_error_;     ///< of the last of these
+    std::size_t later_unpins_ = 0;        ///< pins that end by themselves
+    std::size_t kept_pins_ = 0;           ///< pins that do not end while the engine lives
+    std::size_t stores_in_progress_ = 0;  ///< room reserved, bytes being copied, no record yet
     bool closed_ = false;
 };
 

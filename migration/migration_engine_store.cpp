@@ -17,11 +17,11 @@ constexpr std::uint64_t kWriteChunkBytes = std::uint64_t{4} << 20;
 
 Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
     if (bytes.empty()) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    Error no_room = exceeds_fastest(bytes.size());
+    Error refused = no_room_in_fastest(bytes.size());
     if (bytes.size() <= fastest().info().capacity_bytes) {
         Lock lock(mutex_);
         const auto room =
-            find_room(bytes.size(), lock, [&] { return fastest().reserve(bytes.size()); });
+            find_room(bytes.size(), lock, [&] { return reserve_fastest(bytes.size(), lock); });
         if (room) {
             ++stores_in_progress_;
             lock.unlock();
@@ -37,32 +37,43 @@ Result<TensorId> MigrationEngine::put(std::span<const std::byte> bytes) {
         // A device that failed is no reason to store nothing.
         const bool closed_tier = room.error().code() == Errc::closed && !closed_;
         if (room.error().code() != Errc::no_space && !closed_tier) return room.error();
-        no_room = room.error();
+        refused = room.error();
     }
     return write_through(
         bytes.size(),
         [&](std::uint64_t offset, std::size_t size) -> Result<std::span<const std::byte>> {
             return bytes.subspan(offset, size);
         },
-        no_room);
+        refused);
 }
 
 Result<TensorId> MigrationEngine::put_below(std::uint64_t size_bytes, const ByteSource& source) {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    return write_through(size_bytes, source,
-                         Error(Errc::no_space, 0, "{} bytes: there is no lower tier", size_bytes));
+    {
+        const Lock lock(mutex_);  // rather than after the bytes have been copied
+        if (closed_) return Error(Errc::closed, 0, "the context is closed");
+    }
+    return write_through(size_bytes, source, no_room(size_bytes, "below the fastest tier"));
 }
 
 Result<NewTensor> MigrationEngine::allocate(std::uint64_t size_bytes, PinEnd end) {
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
-    if (size_bytes > fastest().info().capacity_bytes) return exceeds_fastest(size_bytes);
+    if (size_bytes > fastest().info().capacity_bytes) return no_room_in_fastest(size_bytes);
     Lock lock(mutex_);
+<<<<<<< HEAD
+    const auto room = find_room(size_bytes, lock, [&] { return fastest().reserve(size_bytes); });
+    if (!room) {
+        const bool full = room.error().code() == Errc::no_space;
+        return full ? no_room_in_fastest(size_bytes) : room.error();
+    }
+=======
     FROSTLINE_TRY(const Extent room,
-                  find_room(size_bytes, lock, [&] { return fastest().reserve(size_bytes); }));
+                  find_room(size_bytes, lock, [&] { return reserve_fastest(size_bytes, lock); }));
+>>>>>>> work-engine
     // Held, so that what is decided after it was added leaves it alone.
-    const auto id = add(size_bytes, {room, std::nullopt}, true, lock);
+    const auto id = add(size_bytes, {*room, std::nullopt}, true, lock);
     if (!id) {
-        fastest().release(room);
+        fastest().release(*room);
         return id.error();
     }
     TensorRecord& tensor = *table_.find(*id);
@@ -84,7 +95,7 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
         if (id) release.call(release.user, buffer.data(), buffer.size());
         return id;
     }
-    Error no_room = exceeds_fastest(buffer.size());
+    Error refused = no_room_in_fastest(buffer.size());
     if (buffer.size() <= options_.dram->info().capacity_bytes) {
         Lock lock(mutex_);
         const auto room =
@@ -95,45 +106,67 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
             return id;
         }
         if (room.error().code() != Errc::no_space) return room.error();
-        no_room = room.error();
+        refused = room.error();
     }
     auto id = write_through(
         buffer.size(),
         [&](std::uint64_t offset, std::size_t size) -> Result<std::span<const std::byte>> {
             return std::span<const std::byte>(buffer).subspan(offset, size);
         },
-        no_room);
+        refused);
     if (id) release.call(release.user, buffer.data(), buffer.size());
     return id;
 }
 
+<<<<<<< HEAD
+// Asks until there is room, or until nothing is under way that could make some.
+=======
 Error MigrationEngine::exceeds_fastest(std::uint64_t size_bytes) const {
     return Error(Errc::no_space, 0,
                  "{} bytes exceed the {} budget of {}, and no lower tier takes them", size_bytes,
                  name(fastest().info().kind), fastest().info().capacity_bytes);
 }
 
-// Asks until there is room, or until nothing is under way that could make some.
+// Without the lock while memory is put behind the room; whoever needs room waits for that.
+Result<Extent> MigrationEngine::reserve_fastest(std::uint64_t size_bytes, Lock& lock) {
+    FROSTLINE_TRY(const Extent room, fastest().reserve_room(size_bytes));
+    ++stores_in_progress_;
+    lock.unlock();
+    const Result<void> backed = fastest().back(room);
+    if (!backed) fastest().release(room);
+    lock.lock();
+    --stores_in_progress_;
+    changed_.notify_all();
+    if (backed) return room;
+    ++room_failures_;
+    room_error_ = backed.error();
+    return backed.error();
+}
+
+// Asks until there is room, or until nothing is under way that could make some. An attempt may
+// release the lock.
+>>>>>>> work-engine
 template <class Attempt>
 Result<Extent> MigrationEngine::find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt) {
     std::uint64_t waiting_since_ns = 0;
     std::uint64_t progress = evictions_ended_;
-    std::uint64_t failures = failed_evictions_;
+    std::uint64_t failures = room_failures_;
     while (true) {
         if (closed_) return Error(Errc::closed, 0, "the context is closed");
         // A medium that fails without closing would be tried for ever.
         if (evictions_ended_ != progress) {
             progress = evictions_ended_;
-            failures = failed_evictions_;
-        } else if (failed_evictions_ - failures > kMostFailures) {
-            return *eviction_error_;
+            failures = room_failures_;
+        } else if (room_failures_ - failures > kMostFailures) {
+            return *room_error_;
         }
         Result<Extent> room = attempt();
+        bool hopeless = false;
         if (!room && room.error().code() == Errc::no_space) {
             decide({PolicyEvent::Kind::pressure, nullptr, size_bytes}, lock);
-            room = attempt();  // copies that lay below already made room at once
+            hopeless = !busy();  // asked before the attempt: what is under way may end meanwhile
+            room = attempt();    // copies that lay below already made room at once
         }
-        const bool hopeless = !busy();
         if (room || room.error().code() != Errc::no_space || hopeless) {
             if (waiting_since_ns != 0) {
                 stats_.store_stall_ns += options_.now_ns() - waiting_since_ns;
@@ -144,7 +177,7 @@ Result<Extent> MigrationEngine::find_room(std::uint64_t size_bytes, Lock& lock, 
             waiting_since_ns = options_.now_ns();
             ++stats_.store_stalls;
         }
-        changed_.wait(lock);
+        if (busy()) changed_.wait(lock);
     }
 }
 
@@ -167,7 +200,7 @@ Result<TensorId> MigrationEngine::write_through(std::uint64_t size_bytes, const 
         }
         return id;
     }
-    return last;
+    return last.code() == Errc::no_space ? no_room(size_bytes, "in any tier") : last;
 }
 
 // Copies that only save a later eviction give way, if together they free enough.

@@ -41,7 +41,10 @@ Result<PinnedBytes> MigrationEngine::pin(TensorId id, Access access, PinEnd end)
         }
         if (closed_) return Error(Errc::closed, 0, "the context is closed");
         if (const auto failure = failures_.extract(id.packed()); !failure.empty()) {
-            return failure.mapped();
+            // Others may be about to give back what the device had no more of.
+            if (failure.mapped().code() != Errc::no_space || !busy()) return failure.mapped();
+            changed_.wait(lock);
+            continue;
         }
         if (waiting_since_ns == 0) waiting_since_ns = std::max<std::uint64_t>(options_.now_ns(), 1);
         if (!state.moving) {
@@ -80,6 +83,7 @@ Result<void> MigrationEngine::bring_up(TensorRecord& tensor, Lock& lock) {
         changed_.wait(lock);
         return ok();
     }
+    if (!started && started.error().code() == Errc::no_space) return no_room_in_fastest(size_bytes);
     return started;
 }
 
@@ -166,10 +170,7 @@ Result<void> MigrationEngine::read(TensorId id, std::uint64_t size_bytes, const 
     Lock lock(mutex_);
     TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
-    if (size_bytes != tensor->size_bytes) {
-        return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
-                     id.packed(), tensor->size_bytes, size_bytes);
-    }
+    FROSTLINE_TRY_VOID(check_size(*tensor, size_bytes));
     if (const auto lost = lost_.find(id.packed()); lost != lost_.end()) return lost->second;
     if (tensor->residency.pin(id.generation, Access::read) != Residency::PinResult::pinned) {
         return Error(Errc::busy, 0, "tensor {}: pinned {} times", id.packed(), Residency::kMaxPins);
@@ -219,6 +220,19 @@ Result<std::uint64_t> MigrationEngine::size_bytes(TensorId id) const {
     const TensorRecord* const tensor = table_.find(id);
     if (tensor == nullptr) return no_such_tensor(id);
     return tensor->size_bytes;
+}
+
+Result<void> MigrationEngine::check_size(TensorId id, std::uint64_t size_bytes) const {
+    const Lock lock(mutex_);
+    const TensorRecord* const tensor = table_.find(id);
+    if (tensor == nullptr) return no_such_tensor(id);
+    return check_size(*tensor, size_bytes);
+}
+
+Result<void> MigrationEngine::check_size(const TensorRecord& tensor, std::uint64_t size_bytes) {
+    if (size_bytes == tensor.size_bytes) return ok();
+    return Error(Errc::invalid_argument, 0, "tensor {} has {} bytes, room was given for {}",
+                 tensor.id().packed(), tensor.size_bytes, size_bytes);
 }
 
 }  // namespace frostline

@@ -49,13 +49,14 @@ Result<void> Mover::start(TensorRecord& tensor, TierId to, CopyPriority priority
 Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to, CopyPriority priority,
                                std::optional<Extent> room) {
     Tier& target_tier = *options_.tiers[index_of(to)];
+    const bool back_target = !room;
     if (!room) {
-        FROSTLINE_TRY(room, target_tier.reserve(tensor.size_bytes));
+        FROSTLINE_TRY(room, target_tier.reserve_room(tensor.size_bytes));
     }
     const Extent target = *room;
     Result<void> started = Error(Errc::busy, 0, "the tensor is in use");
     if (tensor.residency.begin_move(to)) {
-        started = submit(tensor, from, target, priority);
+        started = submit(tensor, from, target, back_target, priority);
         if (started) return started;
         FROSTLINE_CHECK(!tensor.residency.end_move(), "a tensor was released under the lock");
     }
@@ -64,12 +65,13 @@ Result<void> Mover::start_copy(TensorRecord& tensor, TierId from, TierId to, Cop
 }
 
 Result<void> Mover::submit(TensorRecord& tensor, TierId from, const Extent& target,
-                           CopyPriority priority) {
+                           bool back_target, CopyPriority priority) {
     CopyRequest request;
     request.source_tier = options_.tiers[index_of(from)];
     request.source = tensor.copy_in(from)->extent;
     request.target_tier = options_.tiers[index_of(target.tier)];
     request.target = target;
+    request.back_target = back_target;
     request.checksum = options_.verify;
     request.priority = priority;
     // The entry must stand before the copy can finish; finish() waits for the lock we hold.

@@ -2,9 +2,9 @@
 // old copy stays authoritative, what was reserved is given back, and the failure is reported.
 //
 // Rule of concurrency. The mover shares the lock of the engine that owns it: functions marked so
-// are called with it held. Bytes are copied, and extents released, without it, because a release
-// may call back into the program whose buffer it was. Room that is being released is counted in
-// busy(), so that nobody who waits for room gives up too early.
+// are called with it held. Bytes are copied, and extents backed and released, without it: a driver
+// takes long, and a release may call back into the program whose buffer it was. Room that is being
+// released is counted in busy(), so that nobody who waits for room gives up too early.
 #pragma once
 
 #include "allocator/tensor_table.h"
@@ -93,7 +93,8 @@ class Mover {
     /// `room`: where to copy to, if there is a place already.
     Result<void> start_copy(TensorRecord& tensor, TierId from, TierId to, CopyPriority priority,
                             std::optional<Extent> room);
-    Result<void> submit(TensorRecord& tensor, TierId from, const Extent& target,
+    /// `back_target`: see CopyRequest.
+    Result<void> submit(TensorRecord& tensor, TierId from, const Extent& target, bool back_target,
                         CopyPriority priority);
     void take_existing_copy(TensorRecord& tensor, TierId from, TierId to, Discards& discards);
     std::uint64_t charged_in(TierId tier, std::uint64_t size_bytes) const noexcept;

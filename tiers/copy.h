@@ -46,6 +46,7 @@ struct CopyRequest {
     /// error). It may submit further copies.
     std::function<void(const CopyOutcome&)> done;
     CopyPriority priority = CopyPriority::eviction;
+    bool back_target = false;  ///< the target is room only: back() it before the first byte
 };
 
 class CopyQueue;
@@ -63,7 +64,8 @@ struct Copy : boost::intrusive_ref_counter<Copy>, boost::intrusive::list_base_ho
         started_bytes = length_bytes();
     }
 
-    /// False, and failed, if it was given up or one of its parts has failed meanwhile.
+    /// False, and failed, if it was given up, one of its parts has failed meanwhile, or there is no
+    /// memory behind the target.
     bool may_go_on(const std::atomic<bool>& stopping) noexcept;
 
     /// Once all of it is started: fences the target and ends the copy, unless parts are in flight.
@@ -98,6 +100,9 @@ inline bool Copy::may_go_on(const std::atomic<bool>& stopping) noexcept {
     if (stopping.load(std::memory_order_relaxed) || cancelled.load(std::memory_order_relaxed)) {
         fail(frostline::cancelled(*this));
         return false;
+    }
+    if (outcome.status && std::exchange(request.back_target, false)) {
+        outcome.status = request.target_tier->back(request.target);
     }
     if (!outcome.status) fail(outcome.status.error());
     return outcome.status.has_value();

@@ -10,14 +10,19 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <variant>
 
 namespace frostline {
 namespace {
 
 thread_local bool is_worker = false;
+
+// What a worker does: alike to look at, and different for each way of copying.
+using Work = std::variant<CpuCopies, QueuedCopies, RelayedCopies>;
 
 }  // namespace
 
@@ -31,11 +36,21 @@ struct CopyEngine::Direction {
 
     Tier& queue_tier() const { return *(uses_target_queue(method) ? target : source); }
     bool busy() const {
-        return !queue.empty() || (queued && queued->busy()) || (relayed && relayed->busy());
+        return !queue.empty() ||
+               (work && std::visit([](const auto& copies) { return copies.busy(); }, *work));
     }
-    bool step() const {
-        if (relayed) return relayed->step();
-        return queued ? queued->step() : cpu->step();
+    bool step() {
+        return std::visit([](auto& copies) { return copies.step(); }, *work);
+    }
+
+    Work make_work(std::uint64_t chunk_bytes, const std::atomic<bool>& stopping) {
+        if (method == CopyMethod::relayed) {
+            return Work(std::in_place_type<RelayedCopies>, queue, *source, *target, stopping);
+        }
+        if (uses_queue(method)) {
+            return Work(std::in_place_type<QueuedCopies>, queue, queue_tier(), stopping);
+        }
+        return Work(std::in_place_type<CpuCopies>, queue, chunk_bytes, stopping);
     }
 
     // The node of the memory that the CPU touches; the medium's own if that is not known.
@@ -52,10 +67,7 @@ struct CopyEngine::Direction {
     CopyMethod method;
     CopyQueue queue;
     std::vector<std::thread> workers;
-    // Without workers: what a worker would have.
-    std::unique_ptr<CpuCopies> cpu;
-    std::unique_ptr<QueuedCopies> queued;
-    std::unique_ptr<RelayedCopies> relayed;
+    std::optional<Work> work;  // without workers: what a worker would have
 };
 
 Result<std::unique_ptr<CopyEngine>> CopyEngine::create(const Options& options) noexcept {
@@ -137,24 +149,8 @@ CopyEngine::Direction& CopyEngine::direction(const CopyRequest& request, CopyMet
 // A queue of transfers needs one worker to keep it filled. Memory may be faster with several, as
 // far as there are CPUs.
 void CopyEngine::start_workers(Direction& way) {
-    const auto make_cpu = [&] {
-        return std::make_unique<CpuCopies>(way.queue, options_.chunk_bytes, stopping_);
-    };
-    const auto make_queued = [&] {
-        return std::make_unique<QueuedCopies>(way.queue, way.queue_tier(), stopping_);
-    };
-    const auto make_relayed = [&] {
-        return std::make_unique<RelayedCopies>(way.queue, *way.source, *way.target, stopping_);
-    };
-    const bool relays = way.method == CopyMethod::relayed;
     if (!options_.workers) {
-        if (relays) {
-            way.relayed = make_relayed();
-        } else if (uses_queue(way.method)) {
-            way.queued = make_queued();
-        } else {
-            way.cpu = make_cpu();
-        }
+        way.work.emplace(way.make_work(options_.chunk_bytes, stopping_));
         return;
     }
     std::size_t count = 1;
@@ -168,21 +164,13 @@ void CopyEngine::start_workers(Direction& way) {
         is_worker = true;
         if (node >= 0 && options_.bind_worker) options_.bind_worker(node);
     };
-    const auto start = [&](auto copies) {
-        way.workers.emplace_back([begin, copies = std::move(copies)] {
-            begin();
-            copies->run();
-        });
-    };
     while (way.workers.size() < count) {
         try {
-            if (relays) {
-                start(make_relayed());
-            } else if (uses_queue(way.method)) {
-                start(make_queued());
-            } else {
-                start(make_cpu());
-            }
+            way.workers.emplace_back(
+                [begin, work = way.make_work(options_.chunk_bytes, stopping_)]() mutable {
+                    begin();
+                    std::visit([](auto& copies) { copies.run(); }, work);
+                });
         } catch (...) {
             if (way.workers.empty()) throw;
             return;  // fewer will do

@@ -38,11 +38,7 @@ bool CpuCopies::step() {
 }
 
 void CpuCopies::chunk(Copy& copy) noexcept {
-    if (stopping_.load(std::memory_order_relaxed) ||
-        copy.cancelled.load(std::memory_order_relaxed)) {
-        copy.fail(cancelled(copy));
-        return;
-    }
+    if (!copy.may_go_on(stopping_)) return;
     if (copy.method == CopyMethod::staged && staging_ == nullptr) {
         staging_.reset(new (std::nothrow) std::byte[chunk_bytes_]);
         if (staging_ == nullptr) {

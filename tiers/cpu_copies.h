@@ -30,6 +30,9 @@ class CpuCopies {
     /// One chunk of the most urgent copy; false if there is none.
     bool step();
 
+    /// Whether anything is under way between two steps.
+    static constexpr bool busy() noexcept { return false; }
+
    private:
     void chunk(Copy& copy) noexcept;
     void finish(CopyRef copy);

@@ -1,6 +1,7 @@
 // The primary context is shared with the program and its framework; it is retained, never made.
 #include "tiers/cuda_context.h"
 
+#include <array>
 #include <new>
 
 namespace frostline {
@@ -40,6 +41,18 @@ Result<std::shared_ptr<CudaContext>> CudaContext::create(const CudaDriver& drive
 
 CudaContext::~CudaContext() {
     (void)driver_.cuDevicePrimaryCtxRelease(handle_);
+}
+
+Result<std::string> CudaContext::pci_address() const {
+    std::array<char, 32> text{};
+    FROSTLINE_TRY_VOID(driver_.check(
+        "cuDeviceGetPCIBusId",
+        driver_.cuDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), handle_)));
+    std::string address = text.data();
+    for (char& each : address) {
+        if (each >= 'A' && each <= 'F') each = static_cast<char>(each - 'A' + 'a');
+    }
+    return address;
 }
 
 CudaContext::Scope::Scope(const CudaContext& context) noexcept

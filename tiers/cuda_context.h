@@ -7,6 +7,7 @@
 #include "tiers/result.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace frostline {
@@ -26,6 +27,9 @@ class CudaContext {
     int device() const noexcept { return device_; }
     CUdevice handle() const noexcept { return handle_; }
     CUcontext context() const noexcept { return context_; }
+    /// As "0000:3b:00.0", with small letters as the system writes it. Needs CudaFeature::streams.
+    /// Errors: the driver's.
+    Result<std::string> pci_address() const;
 
     /// Current for the life of this object, in a capture mode that allows every call on streams
     /// that capture nothing. For use on one thread, as a local.

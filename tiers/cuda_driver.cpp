@@ -60,8 +60,21 @@ Result<CudaDriver> CudaDriver::load(const std::string& library) {
     }
     CudaDriver driver;
     driver.resolve(handle);
-    FROSTLINE_TRY_VOID(driver.need({CudaFeature::devices}));
-    FROSTLINE_TRY_VOID(driver.check("cuInit", driver.cuInit(0)));
+    if (!driver.need({CudaFeature::devices})) {
+        return Error(Errc::unsupported, 0,
+                     "{} is no CUDA driver, or one of before CUDA 6: set FROSTLINE_CUDA_DRIVER to "
+                     "another, or unset it",
+                     library);
+    }
+    const CUresult started = driver.cuInit(0);
+    // What initialises answers so in one case only.
+    if (started == CUDA_ERROR_NOT_INITIALIZED) {
+        return Error(Errc::unsupported, 0,
+                     "the CUDA driver does not work in a process forked from one that uses it: "
+                     "leave out what is for a GPU here (device, gpu, pin), or start this process "
+                     "by exec (in Python: multiprocessing's \"spawn\")");
+    }
+    FROSTLINE_TRY_VOID(driver.check("cuInit", started));
     return driver;
 }
 

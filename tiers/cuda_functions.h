@@ -30,11 +30,13 @@ enum class CudaFeature : std::uint8_t {
     X(cuDeviceTotalMem, 3020, devices)                               \
     X(cuGetErrorName, 6000, devices)                                \
     X(cuDeviceGetAttribute, 2000, streams)                          \
+    X(cuDeviceGetPCIBusId, 4010, streams)                           \
     X(cuDevicePrimaryCtxRetain, 7000, contexts)                      \
     X(cuDevicePrimaryCtxRelease, 11000, contexts)                    \
     X(cuCtxPushCurrent, 4000, contexts)                              \
     X(cuCtxPopCurrent, 4000, contexts)                               \
     X(cuCtxGetCurrent, 4000, streams)                               \
+    X(cuCtxGetDevice, 2000, streams)                                 \
     X(cuThreadExchangeStreamCaptureMode, 10010, contexts)            \
     X(cuMemHostRegister, 6050, host_registration)                    \
     X(cuMemHostUnregister, 4000, host_registration)                  \
@@ -52,6 +54,7 @@ enum class CudaFeature : std::uint8_t {
     X(cuMemAlloc, 3020, streams)                                     \
     X(cuMemFree, 3020, streams)                                      \
     X(cuPointerGetAttributes, 7000, streams)                         \
+    X(cuMemGetAddressRange, 3020, streams)                           \
     X(cuDeviceCanAccessPeer, 4000, streams)                          \
     X(cuMemcpyHtoDAsync, 3020, streams)                              \
     X(cuMemcpyDtoHAsync, 3020, streams)                              \
@@ -62,6 +65,7 @@ enum class CudaFeature : std::uint8_t {
     X(cuStreamSynchronize, 2000, streams)                            \
     X(cuStreamWaitEvent, 3020, streams)                              \
     X(cuStreamIsCapturing, 10000, streams)                           \
+    X(cuStreamGetCtx, 9020, streams)                                 \
     X(cuEventCreate, 2000, streams)                                  \
     X(cuEventDestroy, 4000, streams)                                 \
     X(cuEventRecord, 2000, streams)                                  \

@@ -111,4 +111,33 @@ Result<void> synchronize(const CudaContext& context, CUstream stream) noexcept {
     });
 }
 
+Result<int> gpu_of_stream(const CudaContext& context, CUstream stream) noexcept {
+    if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
+        return context.device();
+    }
+    const CudaDriver& driver = context.driver();
+    CUcontext owner = nullptr;
+    CUdevice device = 0;
+    FROSTLINE_TRY_VOID(context.run([&]() -> Result<void> {
+        const CUresult found = driver.cuStreamGetCtx(stream, &owner);
+        if (found == CUDA_ERROR_INVALID_HANDLE || found == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+            return Error(Errc::invalid_argument, 0,
+                         "{} is no stream: it was destroyed, or never created; give one that "
+                         "exists, or 0 for the default stream",
+                         static_cast<const void*>(stream));
+        }
+        FROSTLINE_TRY_VOID(driver.check("cuStreamGetCtx", found));
+        if (owner == context.context()) {
+            device = context.handle();
+            return ok();
+        }
+        FROSTLINE_TRY_VOID(driver.check("cuCtxPushCurrent", driver.cuCtxPushCurrent(owner)));
+        const CUresult known = driver.cuCtxGetDevice(&device);
+        (void)driver.cuCtxPopCurrent(&owner);
+        return driver.check("cuCtxGetDevice", known);
+    }));
+    // A CUdevice is the ordinal that CUDA counts by, in all its versions.
+    return device == context.handle() ? context.device() : static_cast<int>(device);
+}
+
 }  // namespace frostline

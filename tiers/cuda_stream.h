@@ -70,4 +70,8 @@ class CudaStream {
 Result<void> wait_for(const CudaContext& context, CUstream stream, const CudaEvent& event) noexcept;
 Result<void> synchronize(const CudaContext& context, CUstream stream) noexcept;
 
+/// The GPU that a stream, which is somebody else's, was made for; the default streams are those of
+/// the context's. Errors: invalid_argument (there is no such stream), the driver's.
+Result<int> gpu_of_stream(const CudaContext& context, CUstream stream) noexcept;
+
 }  // namespace frostline

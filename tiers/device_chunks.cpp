@@ -72,7 +72,8 @@ DeviceChunks::DeviceChunks(const Options& options, std::uint64_t granularity_byt
       granularity_bytes_(granularity_bytes) {}
 
 DeviceChunks::~DeviceChunks() {
-    trim();
+    while (give_up_one()) {
+    }
 }
 
 Result<std::vector<DeviceChunk>> DeviceChunks::take(std::uint64_t size_bytes) noexcept {
@@ -168,12 +169,6 @@ void DeviceChunks::destroy(const DeviceChunk& chunk) noexcept {
         [&] { return driver.check("cuMemRelease", driver.cuMemRelease(chunk.handle)); });
     // What the driver did not take back still counts.
     if (released) made_bytes_ -= chunk.size_bytes;
-}
-
-void DeviceChunks::trim() noexcept {
-    const std::lock_guard lock(mutex_);
-    while (give_up_one()) {
-    }
 }
 
 std::uint64_t DeviceChunks::kept_bytes() const noexcept {

@@ -1,6 +1,6 @@
 // Physical memory of one device in handles of a few sizes. A handle never changes its size, and
 // making one is the slow part of all that is done with it; so handles that are given back are kept,
-// and leave only when their room is needed for another size, or by trim().
+// and leave only when their room is needed for another size, or by another user of the device.
 #pragma once
 
 #include "tiers/cuda_context.h"
@@ -49,9 +49,6 @@ class DeviceChunks {
 
     /// Takes handles back, which are mapped nowhere.
     void give(std::span<const DeviceChunk> chunks) noexcept;
-
-    /// Returns to the driver what is kept.
-    void trim() noexcept;
 
     std::uint64_t kept_bytes() const noexcept;
 

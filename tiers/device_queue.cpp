@@ -10,6 +10,7 @@
 namespace frostline {
 
 Result<std::unique_ptr<TransferQueue>> DeviceQueue::create(const DeviceCopies& copies,
+                                                           PinnedStaging& staging,
                                                            CUdeviceptr addresses) noexcept {
     try {
         FROSTLINE_TRY(CudaStream stream, CudaStream::create(copies.context()));
@@ -20,57 +21,48 @@ Result<std::unique_ptr<TransferQueue>> DeviceQueue::create(const DeviceCopies& c
             slots.emplace_back(std::move(event));
         }
         return std::unique_ptr<TransferQueue>(
-            new DeviceQueue(copies, addresses, std::move(stream), std::move(slots)));
+            new DeviceQueue(copies, staging, addresses, std::move(stream), std::move(slots)));
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "no memory for copies of GPU {}",
                      copies.context()->device());
     }
 }
 
-DeviceQueue::DeviceQueue(const DeviceCopies& copies, CUdeviceptr addresses, CudaStream stream,
-                         std::vector<InFlight> slots)
+DeviceQueue::DeviceQueue(const DeviceCopies& copies, PinnedStaging& staging, CUdeviceptr addresses,
+                         CudaStream stream, std::vector<InFlight> slots)
     : copies_(copies),
+      staging_(staging),
       addresses_(addresses),
       stream_(std::move(stream)),
       slots_(std::move(slots)) {}
 
 DeviceQueue::~DeviceQueue() {
     FROSTLINE_CHECK(in_flight_ == 0, "a queue of device copies ends with copies in flight");
-    const CudaDriver& driver = copies_.context()->driver();
-    for (std::byte* const buffer : staging_) {
-        if (buffer == nullptr) continue;
-        (void)copies_.context()->run(
-            [&] { return driver.check("cuMemFreeHost", driver.cuMemFreeHost(buffer)); });
+    for (const auto buffer : buffers_) {
+        if (!buffer.empty()) staging_.give(buffer);
     }
 }
 
 TransferPiece DeviceQueue::next_piece(const Extent& extent, std::uint64_t offset,
                                       const std::byte* memory) const noexcept {
     const std::uint64_t rest = extent.length_bytes - offset;
+    DeviceCopies::Reach reach{DeviceCopies::Memory::pageable, rest};
     if (memory != nullptr) {
-        const auto reach = copies_.reach(memory);
-        // What starts the transfer asks again, and reports the error.
-        if (!reach) return {std::min(rest, kPieceBytes), true};
-        if (reach->memory != DeviceCopies::Memory::pageable) {
-            return {std::min({rest, reach->size_bytes, kPieceBytes}), true};
-        }
-        return {std::min({rest, reach->size_bytes, kStagingBytes}), false};
+        const auto told = copies_.reach(memory);
+        // It may be a device's, which the CPU must not touch; what starts the transfer asks again.
+        reach = told ? *told : DeviceCopies::Reach{DeviceCopies::Memory::device, rest};
     }
-    return {std::min(rest, kStagingBytes), false};
+    const bool in_place = reach.memory != DeviceCopies::Memory::pageable;
+    const std::uint64_t most = in_place ? kPieceBytes : PinnedStaging::kBufferBytes;
+    return {std::min({rest, reach.size_bytes, most}), in_place};
 }
 
 Result<std::span<std::byte>> DeviceQueue::staging(std::size_t slot) noexcept {
-    std::byte*& buffer = staging_.at(slot);
-    if (buffer == nullptr) {
-        const CudaDriver& driver = copies_.context()->driver();
-        void* made = nullptr;
-        FROSTLINE_TRY_VOID(copies_.context()->run([&] {
-            return driver.check("cuMemHostAlloc", driver.cuMemHostAlloc(&made, kStagingBytes,
-                                                                        CU_MEMHOSTALLOC_PORTABLE));
-        }));
-        buffer = static_cast<std::byte*>(made);
+    std::span<std::byte>& buffer = buffers_.at(slot);
+    if (buffer.empty()) {
+        FROSTLINE_TRY(buffer, staging_.take());
     }
-    return std::span(buffer, kStagingBytes);
+    return buffer;
 }
 
 void DeviceQueue::push(const Transfer& transfer) noexcept {
@@ -96,7 +88,7 @@ TransferEnd DeviceQueue::wait() noexcept {
     InFlight& slot = slots_[oldest_];
     oldest_ = (oldest_ + 1) % kDepth;
     --in_flight_;
-    Result<void> status = std::exchange(slot.started, ok());
+    Result<void> status = slot.started;
     if (status) status = slot.event.synchronize();
     return {slot.tag, status};
 }

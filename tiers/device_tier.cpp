@@ -80,7 +80,8 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(const Options& options) n
 DeviceTier::DeviceTier(const Options& options, std::unique_ptr<DeviceChunks> chunks)
     : context_(options.context),
       chunks_(std::move(chunks)),
-      copies_(options.context, options.registered) {
+      copies_(options.context, options.registered),
+      staging_(options.context, options.numa_node) {
     const std::uint64_t granularity = chunks_->granularity_bytes();
     std::vector<int> devices{context_->device()};
     devices.insert(devices.end(), options.peers.begin(), options.peers.end());
@@ -97,9 +98,16 @@ DeviceTier::DeviceTier(const Options& options, std::unique_ptr<DeviceChunks> chu
              .numa_node = options.numa_node,
              .access = fmt::format("CUDA virtual memory, chunks of {} MiB",
                                    static_cast<double>(chunks_->chunk_bytes()) / (1U << 20U))};
+    std::vector<std::string> reasons;
     if (options.registered == nullptr) {
-        info_.fallback = "host memory is not pinned: copies go through staging";
+        reasons.emplace_back("host memory is not pinned: copies go through staging");
     }
+    if (info_.capacity_bytes < options.capacity_bytes) {
+        reasons.push_back(
+            fmt::format("the budget is {} bytes and not {}: the GPU hands out multiples of {}",
+                        info_.capacity_bytes, options.capacity_bytes, granularity));
+    }
+    info_.fallback = fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 // Less will do where the address space is crowded.
@@ -107,16 +115,18 @@ Result<void> DeviceTier::reserve_arena() {
     const CudaDriver& driver = context_->driver();
     Result<void> reserved = ok();
     for (std::uint64_t times = kAddressesPerByte; times >= 1; times /= 2) {
-        arena_bytes_ = info_.capacity_bytes * times;
+        const std::uint64_t bytes = info_.capacity_bytes * times;
+        CUdeviceptr arena = 0;
         reserved = context_->run([&] {
             return driver.check("cuMemAddressReserve",
-                                driver.cuMemAddressReserve(&arena_, arena_bytes_, 0, 0, 0));
+                                driver.cuMemAddressReserve(&arena, bytes, 0, 0, 0));
         });
         if (reserved) {
-            addresses_ = FreeExtents(arena_bytes_);
+            arena_ = arena;
+            arena_bytes_ = bytes;
+            addresses_ = FreeExtents(bytes);
             return ok();
         }
-        arena_ = 0;
     }
     return reserved;
 }
@@ -132,7 +142,7 @@ Result<void> DeviceTier::open_lanes() {
 DeviceTier::~DeviceTier() {
     bool all_unmapped = true;
     for (auto& [offset, backing] : backings_) {
-        if (backing.state == State::bare) continue;
+        if (backing.state == State::bare || backing.state == State::room) continue;
         all_unmapped &= backing.state == State::backed &&
                         detach({info_.id, offset, backing.length_bytes}, backing).has_value();
     }
@@ -173,12 +183,35 @@ Result<Extent> DeviceTier::reserve_addresses(std::uint64_t size_bytes) noexcept 
 }
 
 Result<Extent> DeviceTier::reserve(std::uint64_t size_bytes) noexcept {
-    FROSTLINE_TRY(const Extent extent, reserve_addresses(size_bytes));
+    FROSTLINE_TRY(const Extent extent, reserve_room(size_bytes));
     const Result<void> backed = back(extent);
     if (backed) return extent;
-    const std::lock_guard lock(mutex_);
-    forget(extent);
+    release(extent);
     return backed.error();
+}
+
+Result<Extent> DeviceTier::reserve_room(std::uint64_t size_bytes) noexcept {
+    FROSTLINE_TRY(const Extent extent, reserve_addresses(size_bytes));
+    const std::lock_guard lock(mutex_);
+    const Result<void> charged = charge(backing_of(extent));
+    if (charged) return extent;
+    forget(extent);
+    return charged.error();
+}
+
+Result<void> DeviceTier::charge(Backing& backing) noexcept {
+    const std::uint64_t size_bytes = charged(backing.length_bytes);
+    if (!meter_.open()) {
+        return Error(Errc::closed, 0, "the device tier takes no more since this failure: {}",
+                     failure_->message());
+    }
+    if (size_bytes > info_.capacity_bytes - meter_.used_bytes()) {
+        return Error(Errc::no_space, 0, "{} bytes do not fit the device tier: {} of {} are used",
+                     size_bytes, meter_.used_bytes(), info_.capacity_bytes);
+    }
+    meter_.add(size_bytes);
+    backing.state = State::room;
+    return ok();
 }
 
 DeviceTier::Backing& DeviceTier::backing_of(const Extent& extent) noexcept {
@@ -195,32 +228,26 @@ void DeviceTier::forget(const Extent& extent) {
 }
 
 Result<void> DeviceTier::back(const Extent& extent) noexcept {
-    const std::uint64_t size_bytes = charged(extent.length_bytes);
     Backing* backing = nullptr;
+    State before{};
     {
         const std::lock_guard lock(mutex_);
         backing = &backing_of(extent);
         if (backing->state == State::lost) {
-            return Error(Errc::closed, meter_.error(), "this device extent was lost to a failure");
+            return Error(Errc::closed, 0, "this device extent was lost to a failure: {}",
+                         failure_->message());
         }
-        if (backing->state != State::bare) {
+        before = backing->state;
+        if (before != State::bare && before != State::room) {
             return Error(Errc::busy, 0, "this device extent has memory already");
         }
-        if (!meter_.open()) {
-            return Error(Errc::closed, meter_.error(), "the device tier failed before");
-        }
-        if (size_bytes > info_.capacity_bytes - meter_.used_bytes()) {
-            return Error(Errc::no_space, 0,
-                         "{} bytes do not fit the device tier: {} of {} are used", size_bytes,
-                         meter_.used_bytes(), info_.capacity_bytes);
-        }
-        meter_.add(size_bytes);
+        if (before == State::bare) FROSTLINE_TRY_VOID(charge(*backing));
         backing->state = State::changing;
     }
     const Result<void> attached = attach(extent, *backing);
     const std::lock_guard lock(mutex_);
-    backing->state = attached ? State::backed : State::bare;
-    if (!attached) meter_.subtract(size_bytes);
+    backing->state = attached ? State::backed : before;
+    if (!attached && before == State::bare) meter_.subtract(charged(extent.length_bytes));
     return attached;
 }
 
@@ -253,6 +280,7 @@ Result<void> DeviceTier::unback(const Extent& extent) noexcept {
         meter_.subtract(charged(extent.length_bytes));
     } else {
         backing->state = State::lost;
+        if (!failure_) failure_ = detached.error();
         meter_.close(EIO);
     }
     return detached;
@@ -276,6 +304,7 @@ void DeviceTier::release(const Extent& extent) noexcept {
     if (state == State::lost) return;  // its addresses are not usable either
     if (state == State::backed && !unback(extent)) return;
     const std::lock_guard lock(mutex_);
+    if (state == State::room) meter_.subtract(charged(extent.length_bytes));
     forget(extent);
 }
 
@@ -284,7 +313,7 @@ std::byte* DeviceTier::address(const Extent& extent) const noexcept {
 }
 
 Result<std::unique_ptr<TransferQueue>> DeviceTier::open_queue() noexcept {
-    return DeviceQueue::create(copies_, arena_);
+    return DeviceQueue::create(copies_, staging_, arena_);
 }
 
 Result<void> DeviceTier::write(const Extent& extent, std::uint64_t offset,

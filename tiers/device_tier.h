@@ -12,12 +12,15 @@
 #include "tiers/device_copies.h"
 #include "tiers/free_extents.h"
 #include "tiers/host_registration.h"
+#include "tiers/pinned_staging.h"
 #include "tiers/tier.h"
 #include "tiers/tier_meter.h"
+#include "tiers/topology.h"
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -34,8 +37,8 @@ class DeviceTier final : public Tier {
         std::uint64_t chunk_bytes = std::uint64_t{16} << 20;
         /// Host memory that the GPU reaches by itself; nullptr: none. Outlives the tier.
         const HostRegistration* registered = nullptr;
-        std::vector<int> peers;  ///< other devices that may read and write this memory
-        int numa_node = -1;      ///< that the GPU hangs off; for info()
+        std::vector<int> peers;   ///< other devices that may read and write this memory
+        int numa_node = kNoNode;  ///< that the GPU hangs off: where staging comes from
     };
 
     /// Errors: invalid_argument (less capacity than the granularity, more than the GPU has, a peer
@@ -45,8 +48,18 @@ class DeviceTier final : public Tier {
     ~DeviceTier() override;
 
     const TierInfo& info() const noexcept override { return info_; }
-    TierUsage usage() const noexcept override { return meter_.usage(); }
+    TierUsage usage() const noexcept override {
+        TierUsage usage = meter_.usage();
+        usage.staging_bytes = staging_.bytes();
+        return usage;
+    }
     Result<Extent> reserve(std::uint64_t size_bytes) noexcept override;
+    Result<Extent> reserve_room(std::uint64_t size_bytes) noexcept override;
+    /// Puts memory behind all of an extent that has none; its content is undefined. All or nothing.
+    /// What has addresses only is charged to the budget now, and not if this fails.
+    /// Errors: busy (it has memory already), closed, no_space (budget or device are full), the
+    /// driver's.
+    Result<void> back(const Extent& extent) noexcept override;
     /// No work may use the extent any longer.
     void release(const Extent& extent) noexcept override;
     Result<void> write(const Extent& extent, std::uint64_t offset,
@@ -66,17 +79,11 @@ class DeviceTier final : public Tier {
     /// Addresses without memory behind them, which cost nothing of the budget until back().
     /// Errors: no_space (no addresses are left in one piece), out_of_memory.
     Result<Extent> reserve_addresses(std::uint64_t size_bytes) noexcept;
-    /// Puts memory behind all of an extent that has none; its content is undefined. All or nothing.
-    /// Errors: busy (it has memory already), closed, no_space (budget or device are full), closed,
-    /// the driver's.
-    Result<void> back(const Extent& extent) noexcept;
     /// Takes the memory from behind an extent, which keeps its addresses. No work may use it any
-    /// longer. Errors: not_found (it has none), the driver's; then the tier is closed, and the
-    /// extent never has memory again.
+    /// longer. Errors: not_found (it has none), the driver's; then the tier is closed, its refusals
+    /// say what failed first, and the extent never has memory again.
     Result<void> unback(const Extent& extent) noexcept;
 
-    /// Returns to the driver what is kept for reuse.
-    void trim() noexcept { chunks_->trim(); }
     std::uint64_t kept_bytes() const noexcept { return chunks_->kept_bytes(); }
     const DeviceCopies& copies() const noexcept { return copies_; }
 
@@ -87,8 +94,9 @@ class DeviceTier final : public Tier {
         std::mutex mutex;
         CudaStream stream;
     };
-    // Lost: it is not known whether memory is still mapped there.
-    enum class State : std::uint8_t { bare, changing, backed, lost };
+    // Bare: addresses only. Room: charged to the budget. Lost: it is not known whether memory is
+    // still mapped there.
+    enum class State : std::uint8_t { bare, room, changing, backed, lost };
     struct Backing {
         std::uint64_t length_bytes = 0;
         State state = State::bare;
@@ -98,6 +106,7 @@ class DeviceTier final : public Tier {
     DeviceTier(const Options& options, std::unique_ptr<DeviceChunks> chunks);
     Result<void> reserve_arena();
     Result<void> open_lanes();
+    Result<void> charge(Backing& backing) noexcept;
     Result<void> attach(const Extent& extent, Backing& backing) noexcept;
     Result<void> detach(const Extent& extent, Backing& backing) noexcept;
     std::uint64_t charged(std::uint64_t size_bytes) const noexcept;
@@ -109,13 +118,15 @@ class DeviceTier final : public Tier {
     TierMeter meter_;
     std::unique_ptr<DeviceChunks> chunks_;
     DeviceCopies copies_;
+    PinnedStaging staging_;
     std::vector<CUmemAccessDesc> access_;
     CUdeviceptr arena_ = 0;
     std::uint64_t arena_bytes_ = 0;
     std::unique_ptr<Lane> reading_;
     std::unique_ptr<Lane> writing_;
 
-    std::mutex mutex_;  // guards everything below
+    std::mutex mutex_;              // guards everything below
+    std::optional<Error> failure_;  // the first, which closed the tier
     FreeExtents addresses_{0};
     std::unordered_map<std::uint64_t, Backing> backings_;  // by offset
 };

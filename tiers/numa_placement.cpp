@@ -15,13 +15,22 @@
 namespace frostline {
 namespace {
 
-constexpr std::size_t kMaxNodes = 1024;  // the kernel's own bound
 constexpr std::size_t kBitsPerWord = CHAR_BIT * sizeof(unsigned long);
+constexpr unsigned long kMaskBits = kMaxNodes + 1;  // the kernel takes one less than it is told
 
 constexpr std::uint64_t kPagesPerQuestion = 256;
 constexpr std::uint64_t kSamples = 4;
 
 using Statuses = std::array<int, kPagesPerQuestion>;
+
+NodeMask mask_of(std::span<const int> nodes) noexcept {
+    NodeMask mask{};
+    for (const int each : nodes) {
+        const auto node = static_cast<std::size_t>(each);
+        mask[node / kBitsPerWord] |= 1UL << node % kBitsPerWord;
+    }
+    return mask;
+}
 
 // The node of `count` pages that lie `step_bytes` apart, or -errno where there is no memory.
 Result<void> ask(const SystemCalls& calls, std::uint64_t first, std::uint64_t step_bytes,
@@ -116,18 +125,25 @@ Result<void> place_memory(const SystemCalls& calls, std::span<std::byte> memory,
                           NumaPlacement::Mode mode, std::span<const int> nodes) noexcept {
     constexpr std::array<int, 4> kPolicies{MPOL_DEFAULT, MPOL_BIND, MPOL_PREFERRED,
                                            MPOL_INTERLEAVE};
-    std::array<unsigned long, kMaxNodes / kBitsPerWord> mask{};
-    for (const int each : nodes) {
-        const auto node = static_cast<std::size_t>(each);
-        mask[node / kBitsPerWord] |= 1UL << node % kBitsPerWord;
-    }
+    const NodeMask mask = mask_of(nodes);
     const bool any = mode != NumaPlacement::Mode::none;
-    constexpr unsigned long kMaskBits = kMaxNodes + 1;  // the call takes one less than it is told
     if (calls.mbind(memory.data(), memory.size(), kPolicies[static_cast<std::size_t>(mode)],
                     any ? mask.data() : nullptr, any ? kMaskBits : 0, 0) != 0) {
         return system_error(errno, "memory cannot be placed on NUMA nodes");
     }
     return ok();
+}
+
+PreferredNode::PreferredNode(const SystemCalls& calls, int node) noexcept : calls_(calls) {
+    if (node == kNoNode) return;
+    if (calls_.get_mempolicy(&mode_, nodes_.data(), kMaskBits - 1, nullptr, 0) != 0) return;
+    const NodeMask mask = mask_of({&node, 1});
+    changed_ = calls_.set_mempolicy(MPOL_PREFERRED, mask.data(), kMaskBits) == 0;
+}
+
+// What the thread had it may have again: nothing that the kernel said can be refused.
+PreferredNode::~PreferredNode() {
+    if (changed_) (void)calls_.set_mempolicy(mode_, nodes_.data(), kMaskBits);
 }
 
 Result<Placement> placement_of(const SystemCalls& calls, std::span<const std::byte> memory) {

@@ -6,6 +6,8 @@
 #include "tiers/system_calls.h"
 #include "tiers/topology.h"
 
+#include <array>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,6 +38,10 @@ struct Placement {
     std::uint64_t bytes_on(int node) const noexcept;
 };
 
+/// A set of nodes as the kernel takes it; as many as it can have.
+inline constexpr std::size_t kMaxNodes = 1024;
+using NodeMask = std::array<unsigned long, kMaxNodes / (CHAR_BIT * sizeof(unsigned long))>;
+
 /// Whether the machine has what is asked for. Errors: invalid_argument (no such node, or one
 /// without memory, named twice, or too many; more bytes than the nodes that alone may hold them
 /// have).
@@ -46,6 +52,23 @@ Result<void> check_placement(const NumaPlacement& placement, const Topology& top
 /// what mbind() says (permission in many containers, unsupported).
 Result<void> place_memory(const SystemCalls& calls, std::span<std::byte> memory,
                           NumaPlacement::Mode mode, std::span<const int> nodes) noexcept;
+
+/// While it lives, what the calling thread is given comes from one node rather than from others,
+/// also from a driver that allocates on its behalf. Only for speed: where the kernel refuses, or
+/// the node is kNoNode, everything stays as it is. For use on one thread, as a local.
+class PreferredNode {
+   public:
+    PreferredNode(const SystemCalls& calls, int node) noexcept;
+    PreferredNode(const PreferredNode&) = delete;
+    PreferredNode& operator=(const PreferredNode&) = delete;
+    ~PreferredNode();
+
+   private:
+    const SystemCalls& calls_;
+    bool changed_ = false;
+    int mode_ = 0;
+    NodeMask nodes_{};
+};
 
 /// Asks the kernel about each page of `memory` and moves none. Costs about a microsecond and then a
 /// tenth of one for each page. Errors: what move_pages() says.

@@ -37,6 +37,13 @@ const SystemCalls& SystemCalls::real() noexcept {
         .madvise = ::madvise,
         .mbind = ::mbind,
         .move_pages = ::move_pages,
+        .get_mempolicy =
+            [](int* mode, unsigned long* nodes, unsigned long max_node, void* address,
+               unsigned long flags) {
+                return ::get_mempolicy(mode, nodes, max_node, address,
+                                       static_cast<unsigned>(flags));
+            },
+        .set_mempolicy = ::set_mempolicy,
         .sched_setaffinity = ::sched_setaffinity,
         .getcpu = ::getcpu,
         .uring_init = ::io_uring_queue_init_params,

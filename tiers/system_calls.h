@@ -42,6 +42,9 @@ struct SystemCalls {
                   unsigned long max_node, unsigned flags);
     long (*move_pages)(int pid, unsigned long count, void** pages, const int* nodes, int* status,
                        int flags);
+    long (*get_mempolicy)(int* mode, unsigned long* nodes, unsigned long max_node, void* address,
+                          unsigned long flags);
+    long (*set_mempolicy)(int mode, const unsigned long* nodes, unsigned long max_node);
     int (*sched_setaffinity)(pid_t pid, size_t set_bytes, const cpu_set_t* set);
     int (*getcpu)(unsigned* cpu, unsigned* node);
     // liburing's: they return -errno.

@@ -63,6 +63,8 @@ struct TierUsage {
     std::uint64_t used_bytes = 0;  ///< reserved now
     std::uint64_t peak_bytes = 0;  ///< the most that was reserved at once
     bool open = true;              ///< false once the medium failed: it takes no new data
+    /// Host memory that is pinned for its copies; part of no budget.
+    std::uint64_t staging_bytes = 0;
 };
 
 /// One transfer between host memory and a place within an extent.
@@ -128,6 +130,15 @@ class Tier {
 
     /// Room for `size_bytes` > 0. Errors: no_space (budget or medium full), closed.
     virtual Result<Extent> reserve(std::uint64_t size_bytes) noexcept = 0;
+
+    /// The same in two parts, for who must not wait under a lock: the room, and its budget, at
+    /// once, and then back() for what a medium takes long to do. Errors: as reserve().
+    virtual Result<Extent> reserve_room(std::uint64_t size_bytes) noexcept {
+        return reserve(size_bytes);
+    }
+    /// Makes such room ready to hold bytes, which is to be done once, before anything else. After
+    /// an error it is room still, to be released. Errors: as reserve(), the medium's own.
+    virtual Result<void> back(const Extent& /*extent*/) noexcept { return ok(); }
 
     /// Gives an extent back, exactly as it was reserved. Anything else ends the program.
     virtual void release(const Extent& extent) noexcept = 0;

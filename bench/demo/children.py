@@ -116,4 +116,8 @@ def describe_death(mode: str, returncode: int, output: str) -> str:
         return f"the {mode} run crashed ({name})"
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     reason = lines[-1] if lines else f"exit status {returncode}, no message"
+    if "cuInit failed" in reason:
+        # The emulator, which has refused its settings, has said which and why.
+        said = [line for line in lines if line.startswith("frostline emulator: ")]
+        reason = said[-1] if said else reason
     return f"the {mode} run failed: {reason}"

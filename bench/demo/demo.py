@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     text = read_text(options, plan)
     clear_report(options.out)
     print("Training the same model plain and offloaded, one after the other.", flush=True)
-    with workspace(options.workdir) as folder:
+    with workspace(options.workdir, options.pmem_dir) as folder:
         (folder / "text").write_bytes(text)
         rounds = Rounds(plan, make_trainer(folder), may_stop_early=options.rounds is None)
         rounds.run_all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from settings import MIB, as_size
 
 SPARE_BYTES = 64 * MIB  # a demo does not fill a file system to the last block
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
+PREFIX = "frostline-demo-"
+LOCK = "in-use"  # held as long as its demo lives; the mark of a directory that is a demo's
 
 
 class WorkspaceError(Exception):
@@ -21,8 +24,10 @@ class WorkspaceError(Exception):
 
 
 @contextlib.contextmanager
-def workspace(parent: Path | None) -> Iterator[Path]:
+def workspace(parent: Path | None, pmem_folder: Path | None = None) -> Iterator[Path]:
     """A fresh directory below `parent`; it is gone afterwards, whatever happens inside.
+
+    What demos left there that were killed is removed first, with their pmem files in `pmem_folder`.
 
     Without `parent` it lies in $TMPDIR, or else in the current directory: /tmp is often held in
     memory, and a swap tier in memory would save none. SIGTERM ends the run like Ctrl-C does.
@@ -31,7 +36,9 @@ def workspace(parent: Path | None) -> Iterator[Path]:
     created = not parent.exists()
     try:
         parent.mkdir(exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="frostline-demo-", dir=parent))
+        remove_left_behind(parent, pmem_folder)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        lock = _mark_in_use(folder)
     except OSError as error:
         raise WorkspaceError(f"cannot use {parent} to work in: {error.strerror}") from None
     before = signal.signal(signal.SIGTERM, _interrupt)
@@ -42,10 +49,36 @@ def workspace(parent: Path | None) -> Iterator[Path]:
         at_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, before)
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
         if created:
             with contextlib.suppress(OSError):
                 parent.rmdir()
         signal.signal(signal.SIGINT, at_interrupt)
+
+
+def _mark_in_use(folder: Path) -> int:
+    """Makes the lock and holds it; its descriptor. It has its name only once it is held, so that no
+    other demo takes this one for dead."""
+    making = folder / f"{LOCK}.new"
+    lock = os.open(making, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    making.rename(folder / LOCK)
+    return lock
+
+
+def remove_left_behind(parent: Path, pmem_folder: Path | None) -> None:
+    """Removes the directories below `parent` of demos that ended without doing so, such as by
+    kill -9. A directory without a demo's lock is somebody's own, whatever its name."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its demo lives
+                if pmem_folder is not None:
+                    (pmem_folder / f"{folder.name}.pmem").unlink(missing_ok=True)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _interrupt(*_: object) -> None:

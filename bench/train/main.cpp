@@ -23,6 +23,7 @@ int run(int argc, const char* const* argv) {
         print_plan((*options)->shape);
         return 0;
     }
+    if (const auto writable = check_files(**options); !writable) return fail(1, writable.error());
     const auto outcome = train(**options, print_step);
     if (!outcome) return fail(1, outcome.error());
     print_summary(**options, *outcome);

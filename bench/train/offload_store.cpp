@@ -17,7 +17,14 @@ Result<std::unique_ptr<OffloadStore>> OffloadStore::open(Gpu& gpu, ManagerOption
         return Error(Errc::invalid_argument, 0,
                      "no device budget was given: add for example --tier device=64MiB");
     }
-    options.gpu = gpu.context()->device();
+    const int device = gpu.context()->device();
+    if (options.gpu.value_or(device) != device) {
+        return Error(Errc::invalid_argument, 0,
+                     "--tier gpu={} is not where this trains, on GPU {}: leave it out, or give the "
+                     "same to --device",
+                     *options.gpu, device);
+    }
+    options.gpu = device;
     FROSTLINE_TRY(Manager manager, Manager::open(options));
     return std::unique_ptr<OffloadStore>(new OffloadStore(gpu, std::move(manager)));
 }

@@ -2,6 +2,7 @@
 // their files are.
 #include "bench/train/report.h"
 
+#include "bench/output_file.h"
 #include "bindings/byte_size.h"
 
 #include <fmt/core.h>
@@ -9,6 +10,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <utility>
 
 namespace frostline::train {
 namespace {
@@ -164,6 +166,18 @@ void print_summary(const Options& options, const TrainingOutcome& outcome) {
         }
     }
     if (options.weights_hash) fmt::print("weights {}\n", hash_text(outcome.weights_hash));
+}
+
+Result<void> check_files(const Options& options) {
+    for (const auto& [option, path] :
+         {std::pair{"--losses", &options.losses}, std::pair{"--report", &options.report}}) {
+        if (path->empty()) continue;
+        const Result<void> checked = check_output_file(*path);
+        if (!checked) {
+            return Error(checked.error().code(), 0, "{}: {}", option, checked.error().message());
+        }
+    }
+    return ok();
 }
 
 Result<void> write_files(const Options& options, const TrainingOutcome& outcome) {

@@ -10,6 +10,9 @@ void print_plan(const ModelShape& shape);
 void print_step(const StepOutcome& step);
 void print_summary(const Options& options, const TrainingOutcome& outcome);
 
+/// Whether the files that the options name could be written, before anything is computed. Errors:
+/// those of check_output_file(), naming the option.
+Result<void> check_files(const Options& options);
 /// The files that the options name. Errors: io, naming the file.
 Result<void> write_files(const Options& options, const TrainingOutcome& outcome);
 

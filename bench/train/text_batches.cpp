@@ -5,8 +5,10 @@
 #include "bench/train/counter_random.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace frostline::train {
@@ -29,6 +31,10 @@ void list_rows(Batch& batch) {
 
 Result<TextBatches> TextBatches::open(const std::string& path, const ModelShape& shape,
                                       std::uint64_t seed) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
+        return Error(Errc::invalid_argument, 0, "the text {} is a folder; name a file", path);
+    }
     std::ifstream file(path, std::ios::binary);
     if (!file) return system_error(errno, "cannot open the text {}", path);
     std::string text{std::istreambuf_iterator<char>(file), {}};

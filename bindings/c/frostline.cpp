@@ -335,7 +335,8 @@ frostline_status frostline_get_tier_stats(frostline_context* context, size_t ind
                                              .peak_bytes = tier.peak_bytes,
                                              .moved_in_bytes = tier.moved_in_bytes,
                                              .moved_out_bytes = tier.moved_out_bytes,
-                                             .open = tier.open ? 1 : 0},
+                                             .open = tier.open ? 1 : 0,
+                                             .staging_bytes = tier.staging_bytes},
                         stats);
     });
 }

@@ -47,8 +47,10 @@ FROSTLINE_EXPORT const char* frostline_version(void);
 FROSTLINE_EXPORT const char* frostline_last_error(void);
 
 /* Opens a context. `options` is a NULL-terminated array of "name=value" texts:
- *   device=SIZE      budget of GPU memory, which is then the fastest tier; default: no such tier
- *   gpu=N            which GPU that is, and DRAM is pinned for, as CUDA counts them; default 0
+ *   device=SIZE      budget of GPU memory, which is then the fastest tier; default: no such tier.
+ *                    Rounded down to what the GPU hands out, usually 2 MiB: see the budget in stats
+ *   gpu=N            which GPU that is, and DRAM is pinned for, as CUDA counts them; default 0;
+ *                    refused without device or pin
  *   dram=SIZE        budget of the DRAM tier; required; may be 0
  *   pmem=PATH        file of the pmem tier (on a DAX file system: real persistent memory)
  *   pmem_bytes=SIZE  its size; default: the whole file if it exists, else 1 GiB
@@ -133,10 +135,11 @@ FROSTLINE_EXPORT frostline_status frostline_allocate(frostline_context* context,
 /* ---- Device memory ----
  *
  * A stream is a CUstream or cudaStream_t, given as void*: NULL or 1 is the legacy default stream, 2
- * the calling thread's own, each of the GPU on which the memory lies; any other has been made for
- * that GPU. What it "has been given so far" is the work queued on it before the call, by whichever
- * thread. Copies go through streams of Frostline's own, which events tie to the caller's; the
- * calling thread's current context and device are left as they were.
+ * the calling thread's own, each of the GPU on which the memory lies, whichever is current; any
+ * other has been made for that GPU, or is refused (INVALID_ARGUMENT). So is memory that reaches
+ * beyond its allocation. What a stream "has been given so far" is the work queued on it before the
+ * call, by whichever thread. Copies go through streams of Frostline's own, which events tie to the
+ * caller's; the calling thread's current context and device are left as they were.
  *
  * The host does not wait for a stream's work where DRAM is pinned (pin=1) or the tensors lie in the
  * same GPU's memory. It does wait, for as long as the copy and what precedes it take: with DRAM
@@ -144,8 +147,9 @@ FROSTLINE_EXPORT frostline_status frostline_allocate(frostline_context* context,
  * finds no room above, and with a device tier on another GPU.
  *
  * A stream that is capturing a graph is refused (UNSUPPORTED): a replay would move nothing.
- * Captures on other streams are not disturbed. NOT_FOUND where there is no CUDA driver,
- * which is looked for when one of these functions is first used. */
+ * Captures on other streams are not disturbed. A device tier that failed is passed over: stores go
+ * to the tiers below, and what it holds can still be fetched. NOT_FOUND where there is no CUDA
+ * driver, which is looked for when one of these functions is first used. */
 
 /* Stores `size_bytes` > 0 of device memory, of any GPU, as the work that `stream` has been given so
  * far will leave them. Waits for room as frostline_put().
@@ -183,7 +187,7 @@ FROSTLINE_EXPORT frostline_status frostline_get_device(frostline_context* contex
                                                        void* device_data, size_t size_bytes,
                                                        void* stream);
 
-/* As frostline_unpin(), when the work that `stream`, of the device tier's GPU, has been given so
+/* As frostline_unpin(), when the work that `stream`, of any GPU, has been given so
  * far is done; the host does not wait for it. `pinned` is not to be used any more. If the stream is
  * capturing a graph, the tensor stays where it is until the context is closed, because the graph
  * may be replayed. Without a device tier the pin ends at once. NULL is accepted. */
@@ -219,6 +223,7 @@ typedef struct frostline_tier_stats {
     uint64_t budget_bytes, used_bytes, peak_bytes;
     uint64_t moved_in_bytes, moved_out_bytes;
     int open; /* 0 after a failure of the medium: it takes no new data, what it holds is readable */
+    uint64_t staging_bytes; /* host memory pinned for its copies; part of no budget */
 } frostline_tier_stats;
 /* `index` counts from 0, the fastest tier. */
 FROSTLINE_EXPORT frostline_status frostline_get_tier_stats(frostline_context* context, size_t index,

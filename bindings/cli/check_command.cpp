@@ -1,6 +1,6 @@
 // `frostline check`: opens the tiers that a user means to use, each lower one alone and then all
-// together, sends more through them than DRAM holds and compares every byte that comes back, so
-// that a mistake shows before a training run.
+// together, sends more through them than the upper ones hold and compares every byte that comes
+// back, so that a mistake shows before a training run.
 #include "bindings/byte_size.h"
 #include "bindings/cli/commands.h"
 #include "bindings/manager.h"
@@ -27,6 +27,9 @@ po::options_description describe() {
     const auto text = [] { return po::value<std::string>()->value_name("TEXT"); };
     po::options_description options("usage: frostline check --dram SIZE [options]");
     options.add_options()("dram", text(), "budget of the DRAM tier, such as 256MiB")(
+        "device", text(), "budget of GPU memory, which is then the fastest tier")(
+        "gpu", text(),
+        "which GPU that is, or DRAM is pinned for, as CUDA counts them (default: 0)")(
         "pmem", text(), "file or DAX device of the pmem tier")("pmem_bytes", text(),
                                                                "size of the pmem tier")(
         "swap", text(), "directories of the swap files, separated by colons")(
@@ -36,6 +39,7 @@ po::options_description describe() {
         "far_node", text(), "NUMA node that is a tier of its own, such as CXL memory")(
         "far_bytes", text(), "budget of that tier")(
         "pin", text(), "true: register DRAM with the GPU's driver, if there is a GPU")(
+        "verify", text(), "false: do not checksum what leaves the fastest tier (default: true)")(
         "help", "print this");
     return options;
 }
@@ -62,6 +66,10 @@ void print_tiers(const ManagerStats& stats) {
     }
     for (const TierStats& tier : stats.tiers) {
         if (!tier.fallback.empty()) fmt::print("note: {}: {}\n", tier.name, tier.fallback);
+        if (tier.staging_bytes > 0) {
+            fmt::print("note: {}: {} of host memory pinned for its copies\n", tier.name,
+                       format_byte_size(tier.staging_bytes));
+        }
     }
 }
 
@@ -82,18 +90,21 @@ std::string move_through(Manager& manager, std::uint64_t total_bytes) {
     return {};
 }
 
-// Opens the tiers and sends more through them than DRAM holds. With `checked_bytes` it prints the
-// tiers and says how much that was. Returns what went wrong, or nothing.
+// Opens the tiers and sends more through them than the upper ones hold. With `checked_bytes` it
+// prints the tiers and says how much that was. Returns what went wrong, or nothing.
 std::string round_trip(const ManagerOptions& options, std::uint64_t* checked_bytes) {
     auto manager = Manager::open(options);
     if (!manager) return manager.error().message();
-    std::uint64_t lower_bytes = 0;
+    std::uint64_t upper_bytes = *options.dram_bytes;
+    std::uint64_t room_bytes = 0;
     for (const TierStats& tier : manager->stats().tiers) {
-        if (std::strcmp(tier.name, "dram") != 0) lower_bytes += tier.budget_bytes;
+        const bool device = std::strcmp(tier.name, "device") == 0;
+        if (device) upper_bytes += tier.budget_bytes;
+        // A GPU hands out its memory in pieces of twice a tensor's size.
+        room_bytes += device ? tier.budget_bytes / 2 : tier.budget_bytes;
     }
-    const std::uint64_t dram_bytes = *options.dram_bytes;
     const std::uint64_t total_bytes =
-        std::min({2 * dram_bytes + kTensorBytes, dram_bytes + lower_bytes, kMostBytes});
+        std::min({2 * upper_bytes + kTensorBytes, room_bytes, kMostBytes});
     if (total_bytes < kTensorBytes) {
         return fmt::format("{} of room are too little to check: give at least {}",
                            format_byte_size(total_bytes), format_byte_size(kTensorBytes));
@@ -111,9 +122,11 @@ std::string round_trip(const ManagerOptions& options, std::uint64_t* checked_byt
                        format_byte_size(lower.budget_bytes), format_byte_size(kTensorBytes));
 }
 
-// The same options with one lower tier each, and little DRAM, so that it must be used.
+// The same options with one lower tier each, and little above it, so that it must be used.
 std::vector<ManagerOptions> each_lower_tier(const ManagerOptions& options) {
     ManagerOptions none = options;
+    none.device_bytes.reset();
+    if (!options.pin) none.gpu.reset();
     none.dram_bytes = std::min(options.dram_bytes.value_or(0), 4 * kTensorBytes);
     none.far_node.reset();
     none.far_bytes.reset();
@@ -122,6 +135,12 @@ std::vector<ManagerOptions> each_lower_tier(const ManagerOptions& options) {
     none.swap_places.clear();
     none.swap_bytes = 0;
     std::vector<ManagerOptions> out;
+    if (options.device_bytes && options.dram_bytes.value_or(0) > 0) {
+        out.push_back(none);
+        out.back().device_bytes = std::min(*options.device_bytes, 4 * kTensorBytes);
+        out.back().gpu = options.gpu;
+        out.back().dram_bytes = options.dram_bytes;
+    }
     if (options.far_node) {
         out.push_back(none);
         out.back().far_node = options.far_node;
@@ -150,7 +169,7 @@ int check(const std::vector<std::string>& arguments) {
     try {
         po::store(po::command_line_parser(arguments).options(options).positional({}).run(), values);
     } catch (const po::error& error) {
-        return fail(kUsage, fmt::format("check: {}", error.what()));
+        return fail_usage("check", error.what());
     }
     if (values.count("help") > 0) {
         std::ostringstream text;
@@ -160,7 +179,7 @@ int check(const std::vector<std::string>& arguments) {
     }
     for (const auto& [name, value] : values) {
         const auto set = set_option(parsed, name, value.as<std::string>());
-        if (!set) return fail(kUsage, fmt::format("check: {}", set.error().message()));
+        if (!set) return fail_usage("check", set.error().message());
     }
     // Each lower tier alone first: together, a faster one could take everything.
     for (const ManagerOptions& alone : each_lower_tier(parsed)) {

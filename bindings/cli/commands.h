@@ -14,6 +14,10 @@ inline constexpr int kUsage = 2;
 /// Prints "frostline: error: MESSAGE" to standard error and returns `status`.
 int fail(int status, const std::string& message);
 
+/// Prints the same of a command line that cannot be used, with the command's name and where to read
+/// on, and returns kUsage.
+int fail_usage(const std::string& command, const std::string& message);
+
 /// `frostline info [--json] [--pmem PATH] [--swap DIR] [--measure]`: the machine and its tiers.
 int info(const std::vector<std::string>& arguments);
 

@@ -65,7 +65,7 @@ int info(const std::vector<std::string>& arguments) {
     try {
         po::store(po::command_line_parser(arguments).options(options).positional({}).run(), values);
     } catch (const po::error& error) {
-        return fail(kUsage, fmt::format("info: {}", error.what()));
+        return fail_usage("info", error.what());
     }
     if (values.count("help") > 0) {
         std::ostringstream text;
@@ -79,7 +79,7 @@ int info(const std::vector<std::string>& arguments) {
     if (values.count("swap") > 0) query.swap_directory = values["swap"].as<std::string>();
     for (const char* const name : {"pmem", "swap"}) {
         if (values.count(name) > 0 && values[name].as<std::string>().empty()) {
-            return fail(kUsage, fmt::format("info: {}: the path is empty", name));
+            return fail_usage("info", fmt::format("{}: the path is empty", name));
         }
     }
     const Result<InfoFacts> facts = collect(query);

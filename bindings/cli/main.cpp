@@ -33,8 +33,9 @@ int run(const std::vector<std::string>& words) {
     const std::vector<std::string> arguments(words.begin() + 1, words.end());
     if (words[0] == "info") return info(arguments);
     if (words[0] == "check") return check(arguments);
-    return fail(kUsage,
-                fmt::format("unknown command '{}': the commands are info and check", words[0]));
+    return fail(kUsage, fmt::format("unknown command '{}': the commands are info and check; see "
+                                    "frostline --help",
+                                    words[0]));
 }
 
 }  // namespace
@@ -42,6 +43,10 @@ int run(const std::vector<std::string>& words) {
 int fail(int status, const std::string& message) {
     fmt::print(stderr, "frostline: error: {}\n", message);
     return status;
+}
+
+int fail_usage(const std::string& command, const std::string& message) {
+    return fail(kUsage, fmt::format("{}: {}; see frostline {} --help", command, message, command));
 }
 
 }  // namespace frostline::cli

@@ -111,6 +111,7 @@ py::dict stats(const Manager& manager) {
         out["peak_bytes"] = tier.peak_bytes;
         out["moved_in_bytes"] = tier.moved_in_bytes;
         out["moved_out_bytes"] = tier.moved_out_bytes;
+        out["staging_bytes"] = tier.staging_bytes;
         out["open"] = tier.open;
         tiers[tier.name] = out;
     }

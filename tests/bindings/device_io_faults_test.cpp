@@ -97,8 +97,9 @@ TEST_P(DeviceIoFaultsTest, EndInAnErrorAndAnUnharmedState) {
 std::vector<Case> cases() {
     std::vector<Case> all;
     for (const bool device_tier : {false, true}) {
-        for (const char* function : {"cuPointerGetAttributes", "cuStreamIsCapturing",
-                                     "cuEventCreate", "cuEventRecord", "cuEventQuery"}) {
+        for (const char* function :
+             {"cuPointerGetAttributes", "cuMemGetAddressRange", "cuStreamGetCtx",
+              "cuStreamIsCapturing", "cuEventCreate", "cuEventRecord", "cuEventQuery"}) {
             all.push_back({function, device_tier});
         }
     }

@@ -108,6 +108,48 @@ TEST_F(DeviceIoLossTest, C01_WhatAGraphNamesStaysWhereItIs) {
     }
 }
 
+// What it holds stays readable, and the tiers below go on.
+TEST_F(DeviceIoLossTest, ADeviceTierThatFailedIsPassedOver) {
+    // What cannot be unmapped is the driver's for good.
+    gpu_->restart("memory=128MiB,granularity=64KiB,leaks=0");
+    Framework framework;
+    const CUstream stream = framework.stream();
+    const CUdeviceptr memory = Framework::allocate(kMi, stream);
+    {
+        Manager manager = open(
+            {.device_bytes = 2 * kMi, .dram_bytes = 16 * kMi, .verify = true, .calibrate = false});
+        std::vector<TensorId> ids;
+        const auto put = [&](unsigned char value) {
+            Framework::fill(memory, kMi, value, stream);
+            const auto id = manager.put_device(address(memory), kMi, stream);
+            ASSERT_TRUE(id.has_value()) << id.error().message();
+            ids.push_back(*id);
+        };
+        gpu_->plant_fault("cuMemUnmap", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+        for (unsigned char i = 0; i < 8; ++i) put(i);
+        ASSERT_FALSE(manager.stats().tiers[0].open) << "nothing was unmapped";
+        for (unsigned char i = 0; i < 8; ++i) {
+            Framework::fill(memory, kMi, 0xff, stream);
+            const auto got = manager.get_device(ids[i], address(memory), kMi, stream);
+            ASSERT_TRUE(got.has_value()) << got.error().message();
+            EXPECT_TRUE(Framework::holds(memory, kMi, i, stream)) << int{i};
+        }
+        const auto made = manager.allocate(kMi);
+        ASSERT_FALSE(made.has_value());
+        EXPECT_EQ(made.error().code(), Errc::closed);
+        EXPECT_NE(std::string(made.error().message()).find("cuMemUnmap"), std::string::npos)
+            << made.error().message();
+        EXPECT_TRUE(manager.close().has_value());
+        EXPECT_FALSE(manager.put_device(address(memory), kMi, stream).has_value());
+        for (unsigned char i = 0; i < 8; ++i) {
+            ASSERT_TRUE(manager.get_device(ids[i], address(memory), kMi, stream).has_value());
+            EXPECT_TRUE(Framework::holds(memory, kMi, i, stream)) << int{i};
+        }
+    }
+    Framework::free(memory, stream);
+    ASSERT_EQ(FROSTLINE_EMULATED(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+}
+
 // The owner of an adopted buffer lets go of the last manager while it gets the buffer back, which
 // may be on the thread that waits for streams.
 TEST_F(DeviceIoLossTest, AManagerMayEndOnTheThreadThatWaitsForStreams) {

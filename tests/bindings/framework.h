@@ -5,7 +5,6 @@
 #include "tests/tiers/emulated_gpu.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,10 +14,6 @@
 #include <vector>
 
 namespace frostline {
-
-// cuda.h's macros give both the type and the name their suffixes.
-#define FROSTLINE_SYMBOL_NAME(name) #name
-#define FROSTLINE_EMULATED(name) (Framework::symbol<decltype(&::name)>(FROSTLINE_SYMBOL_NAME(name)))
 
 /// One device of the emulated machine. For one thread, on which it leaves the device current.
 class Framework {
@@ -33,14 +28,6 @@ class Framework {
             EXPECT_EQ(FROSTLINE_EMULATED(cuStreamDestroy)(each), CUDA_SUCCESS);
         }
         EXPECT_EQ(FROSTLINE_EMULATED(cuCtxSetCurrent)(nullptr), CUDA_SUCCESS);
-    }
-
-    template <class Function>
-    static Function symbol(const char* name) {
-        static void* const library = dlopen(FROSTLINE_EMULATOR, RTLD_NOW | RTLD_LOCAL);
-        auto* const found = reinterpret_cast<Function>(dlsym(library, name));
-        EXPECT_NE(found, nullptr) << name;
-        return found;
     }
 
     void use() const {

@@ -12,10 +12,13 @@ namespace {
 TEST(ManagerOptions, every_option_is_set_from_text) {
     ManagerOptions options;
     const std::pair<const char*, const char*> given[] = {
-        {"dram", "256MiB"},  {"pmem", "/pmem/file"},   {"pmem_bytes", "2GiB"},
-        {"swap", "/swap"},   {"swap_bytes", "0.5GiB"}, {"verify", "yes"},
-        {"calibrate", "no"}, {"swap_devices", "yes"},  {"numa", "bind:0,2"},
-        {"far_node", "3"},   {"far_bytes", "4GiB"},    {"pin", "on"}};
+        {"dram", "256MiB"},       {"pmem", "/pmem/file"},
+        {"pmem_bytes", "2GiB"},   {"swap", "/swap"},
+        {"swap_bytes", "0.5GiB"}, {"verify", "yes"},
+        {"calibrate", "no"},      {"swap_devices", "yes"},
+        {"numa", "bind:0,2"},     {"far_node", "3"},
+        {"far_bytes", "4GiB"},    {"pin", "on"},
+        {"device", "1GiB"},       {"gpu", "2"}};
     for (const auto& [name, value] : given) {
         const auto set = set_option(options, name, value);
         EXPECT_TRUE(set.has_value()) << set.error().message();
@@ -30,6 +33,8 @@ TEST(ManagerOptions, every_option_is_set_from_text) {
     EXPECT_EQ(options.far_node, 3);
     EXPECT_EQ(options.far_bytes, std::uint64_t{4} << 30);
     EXPECT_TRUE(options.pin);
+    EXPECT_EQ(options.device_bytes, std::uint64_t{1} << 30);
+    EXPECT_EQ(options.gpu, 2);
     EXPECT_EQ(options.swap_bytes, std::uint64_t{1} << 29);
     EXPECT_TRUE(options.verify);
     EXPECT_FALSE(options.calibrate);

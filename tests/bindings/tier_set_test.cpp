@@ -2,6 +2,7 @@
 // another node as a tier of its own, several swap folders, and pinned memory where a GPU is.
 #include "bindings/manager.h"
 #include "tests/bindings/environment.h"
+#include "tests/tiers/emulated_gpu.h"
 #include "tests/tiers/scratch_folder.h"
 #include "tests/tiers/seed.h"
 #include "tests/tiers/tier_specimen.h"
@@ -106,12 +107,46 @@ TEST_F(TierSetTest, dram_is_pinned_where_a_gpu_is_and_says_so_where_none_is) {
         expect_keeps_everything(*manager);
     }
     pinned.dram_bytes = 8 * kMi;
-    const EnvironmentVariable driver("FROSTLINE_CUDA_DRIVER", FROSTLINE_FAKE_CUDA);
+    const EmulatedGpu gpu;
+    const EnvironmentVariable driver("FROSTLINE_CUDA_DRIVER", FROSTLINE_EMULATOR);
     auto manager = Manager::open(pinned);
     ASSERT_TRUE(manager.has_value()) << manager.error().message();
     EXPECT_THAT(manager->stats().tiers[0].access, HasSubstr("pinned"));
     EXPECT_EQ(manager->stats().tiers[0].fallback, "");
     expect_keeps_everything(*manager);
+}
+
+<<<<<<< HEAD
+TEST_F(TierSetTest, a_gpu_with_nothing_to_do_is_refused) {
+    ManagerOptions idle = options();
+    for (const int gpu : {0, 1}) {
+        idle.gpu = gpu;
+        const auto manager = Manager::open(idle);
+        ASSERT_FALSE(manager.has_value());
+        EXPECT_EQ(manager.error().code(), Errc::invalid_argument);
+        EXPECT_THAT(manager.error().message(), HasSubstr("set device"));
+    }
+=======
+TEST_F(TierSetTest, staging_of_a_gpu_is_counted_and_made_when_it_is_needed) {
+    const EmulatedGpu gpu("memory=64MiB");
+    const EnvironmentVariable driver("FROSTLINE_CUDA_DRIVER", FROSTLINE_EMULATOR);
+    ManagerOptions with_device = options();
+    with_device.device_bytes = 2 * kMi;
+    with_device.dram_bytes = 0;  // so that all goes to a file, through staging
+    with_device.swap_places = {folder_.path()};
+    with_device.swap_bytes = 64 * kMi;
+    with_device.calibrate = false;
+    auto manager = Manager::open(with_device);
+    ASSERT_TRUE(manager.has_value()) << manager.error().message();
+    EXPECT_EQ(manager->stats().tiers[0].staging_bytes, 0U);
+    const auto first = manager->put(Bytes(2 * kMi, std::byte{1}));
+    const auto second = manager->put(Bytes(2 * kMi, std::byte{2}));
+    ASSERT_TRUE(first && second) << "the first one leaves for the second";
+    EXPECT_EQ(manager->stats().tiers[0].staging_bytes, 32 * kMi) << "one way is in use";
+    Bytes back(2 * kMi);
+    ASSERT_TRUE(manager->get(*first, back).has_value());
+    EXPECT_EQ(back, Bytes(2 * kMi, std::byte{1}));
+>>>>>>> work-engine
 }
 
 }  // namespace

@@ -76,6 +76,32 @@ def test_interrupting_leaves_nothing_behind(tmp_path, number):
     assert list(work.iterdir()) == []
 
 
+def test_what_a_killed_demo_left_is_removed_by_the_next(run_tiny, tmp_path):
+    work = tmp_path / "work"
+    (work / "frostline-demo-of-mine").mkdir(parents=True)  # no demo's, whatever its name
+    places = ["--workdir", work, "--out", tmp_path / "report", "--text", Path(__file__)]
+    demo = subprocess.Popen(
+        demo_command(*TINY, *places, "--pmem-dir", tmp_path),
+        env=stand_in_environment("hang"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("frostline-demo-*.pmem")):  # until the offloaded child is at work
+        assert time.monotonic() < deadline and demo.poll() is None
+        time.sleep(0.05)
+    beside = run_tiny("", "--pmem-dir", tmp_path)
+    assert beside.returncode == 0, beside.stdout + beside.stderr
+    assert len(list(work.iterdir())) == 2, "the demo that lives keeps its directory"
+    os.killpg(demo.pid, signal.SIGKILL)
+    demo.wait()
+    after = run_tiny("", "--pmem-dir", tmp_path)
+    assert after.returncode == 0, after.stdout + after.stderr
+    assert [left.name for left in work.iterdir()] == ["frostline-demo-of-mine"]
+    assert list(tmp_path.glob("*.pmem")) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

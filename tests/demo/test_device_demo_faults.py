@@ -169,6 +169,28 @@ def test_a_driver_that_cannot_be_loaded_gives_one_clear_line(tmp_path):
     assert "no-driver.so" in first
 
 
+def test_settings_that_the_emulator_refuses_are_told_by_its_own_line(tmp_path):
+    trainer = os.environ.get("FROSTLINE_BUILD_DIR", str(DEMO.parents[2] / "build"))
+    places = ["--workdir", tmp_path / "work", "--out", tmp_path / "report", "--build", trainer]
+    emulator = f"{trainer}/lib/libfrostline_emulator.so"
+    done = subprocess.run(
+        demo_command("--device", "--quick", *places),
+        env={
+            **os.environ,
+            "FROSTLINE_CUDA_DRIVER": emulator,
+            "FROSTLINE_EMULATOR_GRANULARTY": "64KiB",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert error_lines(done)[0] == (
+        "demo: the plain run failed: frostline emulator: FROSTLINE_EMULATOR_GRANULARTY is no "
+        "setting: did you mean FROSTLINE_EMULATOR_GRANULARITY?"
+    )
+
+
 def test_the_demo_of_a_device_needs_no_pytorch():
     """Nothing that it imports is outside of the standard library, in an interpreter without any."""
     start = f"import sys; sys.path.insert(0, {str(DEMO.parent)!r}); import demo; "

@@ -1,6 +1,9 @@
 // Pinned host memory and what pointers say of themselves.
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
+
 #include "tests/emulator/driver_fixture.h"
 
 namespace frostline::emulator_test {
@@ -70,6 +73,21 @@ TEST_F(HostMemoryTest, ReadOnlyRegistrationsAreNotWritten) {
     expect_misuse({"read-only"});
     ASSERT_CUDA_OK(cuDevicePrimaryCtxReset(0));
     context_ = nullptr;
+}
+
+// A driver pins pages: whoever counts what is resident has to count these.
+TEST_F(HostMemoryTest, RegisteredPagesAreResidentAndKeepTheirContent) {
+    const auto resident = [&] {
+        std::array<unsigned char, kBytes / kPage> pages{};
+        EXPECT_EQ(mincore(host_, kBytes, pages.data()), 0);
+        return std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1U; });
+    };
+    host_[5 * kPage] = std::byte{7};
+    EXPECT_EQ(resident(), 1);
+    ASSERT_CUDA_OK(cuMemHostRegister(host_ + kPage + 1, 8 * kPage, 0));
+    EXPECT_EQ(resident(), 9) << "the pages that it lies in, and no others";
+    EXPECT_EQ(host_[5 * kPage], std::byte{7});
+    ASSERT_CUDA_OK(cuMemHostUnregister(host_ + kPage + 1));
 }
 
 TEST_F(HostMemoryTest, WhatIsNotMappedOrTooLargeIsRefused) {

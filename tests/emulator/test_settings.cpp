@@ -23,11 +23,28 @@ class SettingsTest : public DriverTest {
 };
 
 TEST_F(SettingsTest, WrongValuesAreRefused) {
-    for (const char* const settings :
-         {"memory=64MB", "memory=", "memory=1", "devices=17", "devices=-1", "kernel_speed=0",
-          "kernel_speed=2", "kernel_speed=fast", "granularity=3MiB", "granularity=1KiB",
-          "faults=cuMemCreate", "faults=cuMemCreate:0:2", "faults=cuNoSuchThing:1:2", "abort=yes",
-          "seed=1x", "colour=red", "memory", "latency_us=99999999999"}) {
+    for (const char* const settings : {"memory=64MB",
+                                       "memory=",
+                                       "memory=1",
+                                       "devices=17",
+                                       "devices=-1",
+                                       "kernel_speed=0",
+                                       "kernel_speed=2",
+                                       "kernel_speed=fast",
+                                       "granularity=3MiB",
+                                       "granularity=1KiB",
+                                       "faults=cuMemCreate",
+                                       "faults=cuMemCreate:0:2",
+                                       "faults=cuNoSuchThing:1:2",
+                                       "abort=yes",
+                                       "faults=cuMemCreate:1:0",
+                                       "version=0",
+                                       "version=13",
+                                       "version=1e4",
+                                       "seed=1x",
+                                       "colour=red",
+                                       "memory",
+                                       "latency_us=99999999999"}) {
         expect_refused(settings);
     }
 }
@@ -57,6 +74,20 @@ TEST_F(SettingsTest, TheEnvironmentIsReadAndOverridden) {
     ASSERT_CUDA_OK(cuDeviceTotalMem(&total, 0));
     EXPECT_EQ(total, 32 * kMiB);
     ASSERT_EQ(unsetenv("FROSTLINE_EMULATOR_MEMORY"), 0);
+}
+
+TEST_F(SettingsTest, ANameThatTheEnvironmentGotWrongIsToldWithTheNearest) {
+    ASSERT_EQ(setenv("FROSTLINE_EMULATOR_MEMROY", "16MiB", 1), 0);
+    ASSERT_CUDA_OK(cuDevicePrimaryCtxRelease(0));
+    context_ = nullptr;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(frostline_emulator_restart(""), -1);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "frostline emulator: FROSTLINE_EMULATOR_MEMROY is no setting: did you mean "
+              "FROSTLINE_EMULATOR_MEMORY?\n");
+    EXPECT_EQ(cuInit(0), CUDA_ERROR_INVALID_VALUE);
+    ASSERT_EQ(unsetenv("FROSTLINE_EMULATOR_MEMROY"), 0);
+    start("");
 }
 
 TEST_F(SettingsTest, NoDevicesIsSaidByInit) {

@@ -85,6 +85,9 @@ TEST_F(EngineRoom, what_exceeds_everything_is_refused_and_leaves_nothing) {
     const auto put = rig.put(buffer.bytes);
     ASSERT_FALSE(put.has_value());
     EXPECT_EQ(put.error().code(), Errc::no_space);
+    EXPECT_STREQ(put.error().message(),
+                 "no room for 2097153 bytes in any tier; bytes used: dram 0 of 1048576, pmem 0 of "
+                 "1048576, swap 0 of 2097152; drop or unpin tensors, or raise a budget");
     const auto adopted = rig.engine().adopt(buffer.bytes, buffer.release(), false);
     ASSERT_FALSE(adopted.has_value());
     EXPECT_EQ(adopted.error().code(), Errc::no_space);
@@ -124,6 +127,12 @@ TEST_F(EngineRoom, with_everything_pinned_stores_go_below_and_then_are_refused) 
     const auto pinned = rig.pin(*below);
     ASSERT_FALSE(pinned.has_value()) << "pins leave no room";
     EXPECT_EQ(pinned.error().code(), Errc::no_space);
+    EXPECT_STREQ(pinned.error().message(),
+                 "no room for 524288 bytes in the fastest tier; bytes used: dram 1048576 of "
+                 "1048576, pmem 1048576 of 1048576; drop or unpin tensors, or raise a budget");
+    const auto made = rig.engine().allocate(512 * kKi);
+    ASSERT_FALSE(made.has_value());
+    EXPECT_STREQ(made.error().message(), pinned.error().message());
     EXPECT_EQ(rig.engine().prefetch(*below).error().code(), Errc::no_space);
     EXPECT_EQ(rig.read(*below, bytes.size()), bytes) << "reading in place needs no room";
     for (const PinnedBytes& each : pins) rig.engine().unpin(each);

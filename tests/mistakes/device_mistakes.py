@@ -131,7 +131,7 @@ MISTAKES = (
     Mistake(
         "host memory is unregistered while a copy uses it",
         "bindings/device_io.cpp",
-        "pins_.unpin_after(tensor->pinned, *read);",
+        "pins_.unpin_after(tensor->pinned, *read, route.out);",
         "engine_.unpin_now(tensor->pinned);",
         "AManagerEndsWhileTensorsAreOnTheirWay",
         "unregister-under-work",

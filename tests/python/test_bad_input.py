@@ -39,6 +39,11 @@ def test_no_dram_budget():
         frostline.offload()
 
 
+def test_a_gpu_that_nothing_is_for():
+    message = refused(dram="1MiB", gpu=1)
+    assert "gpu=1" in message and "pin" in message
+
+
 def test_min_bytes_none():
     assert refused(dram="1MiB", min_bytes=None).startswith("min_bytes: ")
 

@@ -169,7 +169,49 @@ def test_check_of_dram_alone():
     (["--verson"], "verson"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_a_command_line_that_cannot_be_used(arguments, expected):
-    assert expected in refused(2, *arguments)
+    line = refused(2, *arguments)
+    assert expected in line
+    command = f"{arguments[0]} " if arguments[0] in ("info", "check") else ""
+    assert line.endswith(f"; see frostline {command}--help")
+
+
+@pytest.fixture
+def emulator(monkeypatch):
+    """The emulated driver, of two GPUs."""
+    monkeypatch.setenv("FROSTLINE_CUDA_DRIVER", str(PROGRAM.parents[1] / "lib" /
+                                                   "libfrostline_emulator.so"))
+    monkeypatch.setenv("FROSTLINE_EMULATOR_DEVICES", "2")
+
+
+def test_check_of_a_device_tier(emulator, tmp_path):
+    done = run("check", "--device", "9MiB", "--gpu", "1", "--dram", "4MiB", "--swap", tmp_path,
+               "--swap_bytes", "64MiB", "--verify", "false")
+    assert done.returncode == 0 and done.stderr == "", done
+    device = next(line for line in done.stdout.splitlines() if line.startswith("device"))
+    assert "emulated" in device and "8.0 MiB" in device and "GPU 1" in device
+    assert "the budget is 8388608 bytes and not 9437184" in done.stdout
+    assert "each tier was written and read by itself" in done.stdout
+
+
+def test_check_says_what_is_wrong_with_a_device_tier(emulator):
+    assert "has 2" in refused(1, "check", "--device", "8MiB", "--gpu", "2", "--dram", "4MiB")
+    assert "less than" in refused(1, "check", "--device", "1MiB", "--dram", "4MiB")
+    assert "gpu=1" in refused(1, "check", "--gpu", "1", "--dram", "4MiB")
+    assert "'x' is not the number of a GPU" in refused(2, "check", "--gpu", "x", "--dram", "4MiB")
+    assert "verify: 'maybe'" in refused(2, "check", "--verify", "maybe", "--dram", "4MiB")
+
+
+def test_a_library_that_is_no_driver_is_named(monkeypatch):
+    monkeypatch.setenv("FROSTLINE_CUDA_DRIVER", "libm.so.6")
+    line = refused(1, "check", "--device", "8MiB", "--dram", "1MiB")
+    assert "libm.so.6 is no CUDA driver" in line
+
+
+def test_info_keeps_nothing_when_measuring_is_off(own_cache, monkeypatch):
+    monkeypatch.setenv("FROSTLINE_CALIBRATION", "off")
+    text = run("info").stdout
+    assert "calibration.json" not in text and "FROSTLINE_CALIBRATION is off" in text
+    assert info_of()["calibration"]["cache"] is None
 
 
 def test_check_without_a_budget():
@@ -188,6 +230,16 @@ def test_places_that_are_not_there(tmp_path):
     (tmp_path / "small").touch(mode=0o600)
     (tmp_path / "small").write_bytes(b"x")
     assert "too small" in refused(1, "check", "--dram", "1MiB", "--pmem", tmp_path / "small")
+
+
+def test_bench_refuses_a_file_that_it_could_not_write_before_it_measures(tmp_path):
+    bench = PROGRAM.with_name("frostline_bench")
+    for path in (tmp_path / "no" / "file", tmp_path):
+        done = subprocess.run([bench, "residency", "--json", path], capture_output=True, text=True,
+                              timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"frostline_bench: error: cannot write '{path}'")
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_output_that_cannot_be_written():

@@ -115,9 +115,14 @@ TEST_F(DeviceRangeTest, C05_ResumeIsAllOrNothingAndOnlyOnce) {
     EXPECT_EQ(range->resume().error().code(), Errc::busy) << "it is resident";
     ASSERT_TRUE(range->evict(*dram_).has_value());
     EXPECT_EQ(range->evict(*dram_).error().code(), Errc::not_found) << "it is evicted";
-    for (const char* function : {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemcpyHtoDAsync",
-                                 "cuEventRecord", "cuEventSynchronize", "cuMemHostAlloc"}) {
-        device_->trim();
+    const Extent taken = *device_->reserve(device_->kept_bytes());  // so that some must be made
+    refuse("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_FALSE(range->resume().has_value());
+    EXPECT_EQ(range->state(), DeviceRange::State::evicted);
+    device_->release(taken);
+    EXPECT_EQ(device_->usage().used_bytes, 0U);
+    for (const char* function : {"cuMemMap", "cuMemSetAccess", "cuMemcpyHtoDAsync", "cuEventRecord",
+                                 "cuEventSynchronize", "cuMemHostAlloc"}) {
         refuse(function, CUDA_ERROR_OUT_OF_MEMORY);
         const auto resumed = range->resume();
         if (resumed) {  // staging is made once

@@ -36,7 +36,8 @@ class DeviceTierTest : public testing::Test {
         return read_all(tier, extent) == Bytes(extent.length_bytes, value);
     }
 
-    EmulatedGpu gpu_{"memory=256MiB,devices=2,peer=1"};
+    static constexpr const char* kMachine = "memory=256MiB,devices=2,peer=1";
+    EmulatedGpu gpu_{kMachine};
 };
 
 TEST_F(DeviceTierTest, LargeExtentsAreMadeOfLargeChunksAndAccessIsSetOnce) {
@@ -58,7 +59,7 @@ TEST_F(DeviceTierTest, LargeExtentsAreMadeOfLargeChunksAndAccessIsSetOnce) {
 }
 
 TEST_F(DeviceTierTest, HandlesAreUsedAgainByOtherExtents) {
-    const auto tier = this->tier(64 * kMiB);
+    auto tier = this->tier(64 * kMiB);
     const auto first = tier->reserve(20 * kMiB);  // 16 + 4
     tier->release(*first);
     EXPECT_EQ(tier->kept_bytes(), 20 * kMiB);
@@ -70,9 +71,8 @@ TEST_F(DeviceTierTest, HandlesAreUsedAgainByOtherExtents) {
     EXPECT_EQ(calls("cuMemRelease"), 0U);
     tier->release(*second);
     tier->release(*third);
-    tier->trim();
-    EXPECT_EQ(tier->kept_bytes(), 0U);
-    EXPECT_EQ(calls("cuMemRelease"), 2U);
+    tier.reset();
+    EXPECT_EQ(calls("cuMemRelease"), 2U) << "what is kept goes with the tier";
 }
 
 TEST_F(DeviceTierTest, KeptHandlesGiveWayToOtherSizes) {
@@ -88,14 +88,15 @@ TEST_F(DeviceTierTest, KeptHandlesGiveWayToOtherSizes) {
 }
 
 TEST_F(DeviceTierTest, KeptHandlesGiveWayWhenOthersUseTheDevice) {
-    const auto tier = this->tier(128 * kMiB);
-    const auto extent = tier->reserve(126 * kMiB);
-    tier->release(*extent);  // kept in 16, 8, 4 and 2 MiB
+    const auto tier = this->tier(200 * kMiB);
+    std::vector<Extent> small;
+    for (int i = 0; i < 63; ++i) small.push_back(*tier->reserve(2 * kMiB));
+    for (const Extent& each : small) tier->release(each);  // and is kept: 126 MiB
     const auto context = gpu_->context();
     CUdeviceptr others = 0;
     const CudaContext::Scope scope(*context);
     ASSERT_EQ(gpu_->driver().cuMemAlloc(&others, 128 * kMiB), CUDA_SUCCESS);
-    const auto again = tier->reserve(120 * kMiB);
+    const auto again = tier->reserve(16 * kMiB);  // the budget has room, the device has none
     ASSERT_TRUE(again.has_value()) << again.error().message();
     tier->release(*again);
     EXPECT_EQ(gpu_->driver().cuMemFree(others), CUDA_SUCCESS);
@@ -133,44 +134,76 @@ TEST_F(DeviceTierTest, AnAddressStaysWhileMemoryGoesAndComes) {
 // The all-or-nothing of C05: at whichever call the driver refuses, the caller gets the error, and
 // all is as before.
 TEST_F(DeviceTierTest, C05_ARefusalMidwayIsRolledBack) {
-    const auto tier = this->tier(128 * kMiB);
-    const auto kept = tier->reserve(10 * kMiB);
-    write(*tier, *kept, std::byte{7});
     for (const char* function : {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
-        for (unsigned nth = 1;; ++nth) {
-            tier->trim();
+        bool refused = true;
+        for (unsigned nth = 1; refused; ++nth) {
+            gpu_->restart(kMachine);  // which forgets a fault that was not met
+            const auto tier = this->tier(128 * kMiB);
+            const auto kept = tier->reserve(10 * kMiB);
+            write(*tier, *kept, std::byte{7});
             gpu_->plant_fault(function, nth, CUDA_ERROR_OUT_OF_MEMORY);
             const auto extent = tier->reserve(47 * kMiB);  // 16 + 16 + 8 + 4 + 2 + ...
+            refused = !extent.has_value();
             if (extent) {
                 EXPECT_GT(nth, 1U);
                 tier->release(*extent);
-                break;
+            } else {
+                EXPECT_EQ(extent.error().code(), Errc::no_space);
+                EXPECT_NE(std::string(extent.error().message()).find(function), std::string::npos)
+                    << extent.error().message();
             }
-            EXPECT_EQ(extent.error().code(), Errc::no_space);
-            EXPECT_NE(std::string(extent.error().message()).find(function), std::string::npos)
-                << extent.error().message();
             EXPECT_EQ(tier->usage().used_bytes, 10 * kMiB);
+            EXPECT_TRUE(tier->usage().open);
+            EXPECT_TRUE(holds(*tier, *kept, std::byte{7}));
+            tier->release(*kept);
+            EXPECT_EQ(gpu_->misuse(), "");
             ASSERT_LT(nth, 20U) << function;
         }
-        EXPECT_TRUE(holds(*tier, *kept, std::byte{7}));
-        // A fault that was not met must not strike later.
-        const auto spare = tier->reserve(60 * kMiB);
-        if (spare) tier->release(*spare);
     }
-    EXPECT_TRUE(tier->usage().open);
-    tier->release(*kept);
+}
+
+TEST_F(DeviceTierTest, RoomIsChargedBeforeThereIsMemoryBehindIt) {
+    const auto tier = this->tier(32 * kMiB);
+    const auto room = tier->reserve_room(20 * kMiB);
+    ASSERT_TRUE(room.has_value());
+    EXPECT_EQ(calls("cuMemCreate"), 0U);
+    EXPECT_EQ(tier->usage().used_bytes, 20 * kMiB);
+    EXPECT_EQ(tier->reserve_room(20 * kMiB).error().code(), Errc::no_space);
+    gpu_->plant_fault("cuMemMap", 2, CUDA_ERROR_UNKNOWN);
+    EXPECT_EQ(tier->back(*room).error().code(), Errc::io);
+    EXPECT_EQ(tier->usage().used_bytes, 20 * kMiB) << "it is room still";
+    ASSERT_TRUE(tier->back(*room).has_value());
+    EXPECT_EQ(tier->back(*room).error().code(), Errc::busy);
+    EXPECT_EQ(tier->usage().used_bytes, 20 * kMiB) << "charged once";
+    write(*tier, *room, std::byte{5});
+    EXPECT_TRUE(holds(*tier, *room, std::byte{5}));
+    tier->release(*room);
+    const auto unused = tier->reserve_room(32 * kMiB);
+    ASSERT_TRUE(unused.has_value());
+    tier->release(*unused);
+    EXPECT_EQ(tier->usage().used_bytes, 0U);
 }
 
 TEST_F(DeviceTierTest, MemoryThatCannotBeUnmappedStaysCountedAndClosesTheTier) {
     auto tier = this->tier(64 * kMiB);
     const auto extent = tier->reserve(4 * kMiB);
     const auto other = tier->reserve(4 * kMiB);
+    const auto third = tier->reserve(4 * kMiB);
     write(*tier, *other, std::byte{3});
     gpu_->plant_fault("cuMemUnmap", 1, CUDA_ERROR_UNKNOWN);
     EXPECT_EQ(tier->unback(*extent).error().code(), Errc::io);
     EXPECT_FALSE(tier->usage().open);
-    EXPECT_EQ(tier->usage().used_bytes, 8 * kMiB);
+    EXPECT_EQ(tier->usage().used_bytes, 12 * kMiB);
+    gpu_->plant_fault("cuMemUnmap", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_FALSE(tier->unback(*third).has_value());
+    // The first failure is the cause.
     EXPECT_EQ(tier->reserve(1).error().code(), Errc::closed);
+    EXPECT_STREQ(tier->reserve(1).error().message(),
+                 "the device tier takes no more since this failure: cuMemUnmap failed: "
+                 "CUDA_ERROR_UNKNOWN (999)");
+    EXPECT_STREQ(tier->back(*extent).error().message(),
+                 "this device extent was lost to a failure: cuMemUnmap failed: "
+                 "CUDA_ERROR_UNKNOWN (999)");
     EXPECT_TRUE(holds(*tier, *other, std::byte{3})) << "what it holds stays readable";
     tier->release(*other);
     // What may still be mapped is left alone: the driver has it for good.
@@ -228,6 +261,16 @@ TEST_F(DeviceTierTest, WhatCannotWorkIsRefusedAtTheStart) {
     EXPECT_EQ(CudaContext::create(gpu_->driver(), 2).error().code(), Errc::invalid_argument);
 }
 
+TEST_F(DeviceTierTest, ABudgetBetweenGranulesIsRoundedDownAndSaysSo) {
+    const auto rounded = tier(3 * kMiB);
+    EXPECT_EQ(rounded->info().capacity_bytes, 2 * kMiB);
+    EXPECT_NE(rounded->info().fallback.find("the budget is 2097152 bytes and not 3145728: the GPU "
+                                            "hands out multiples of 2097152"),
+              std::string::npos)
+        << rounded->info().fallback;
+    EXPECT_EQ(tier(4 * kMiB)->info().fallback.find("budget"), std::string::npos);
+}
+
 TEST_F(DeviceTierTest, MemoryOfTheHostThatRunsOutIsAnErrorAndChangesNothing) {
     const auto tier = this->tier(64 * kMiB);
     spare_allocations_of(reinterpret_cast<const void*>(gpu_->driver().cuInit));
@@ -241,6 +284,9 @@ TEST_F(DeviceTierTest, MemoryOfTheHostThatRunsOutIsAnErrorAndChangesNothing) {
         }
         EXPECT_EQ(tier->usage().used_bytes, extent ? 30 * kMiB : 0U);
         if (extent) tier->release(*extent);
+        const auto addresses = tier->reserve_addresses(4 * 64 * kMiB);
+        ASSERT_TRUE(addresses.has_value()) << "addresses leaked at allocation " << nth;
+        tier->release(*addresses);
         if (!struck) return;
     }
     ADD_FAILURE() << "a reservation allocates without end";

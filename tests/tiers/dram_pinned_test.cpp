@@ -1,7 +1,9 @@
 // Proves that a pinned DRAM tier registers what its extents lie in, counts every resident page of
-// that, and works unpinned where the driver refuses. The driver is a fake.
-#include "tests/tiers/fake_cuda.h"
+// that, and works unpinned where the driver refuses. On the emulated driver, which is asked what it
+// has registered.
+#include "tests/tiers/emulated_gpu.h"
 #include "tests/tiers/process_state.h"
+#include "tests/tiers/registered_memory.h"
 #include "tests/tiers/tier_specimen.h"
 
 #include <gtest/gtest.h>
@@ -30,10 +32,6 @@ const SystemCalls& watching_calls() {
 
 class DramPinned : public testing::Test {
    protected:
-    ~DramPinned() override {
-        pins_.reset();
-        cuda_.expect_clean();
-    }
     std::unique_ptr<DramTier> dram(std::uint64_t capacity_bytes) {
         return *DramTier::create({.capacity_bytes = capacity_bytes,
                                   .calls = &watching_calls(),
@@ -41,21 +39,23 @@ class DramPinned : public testing::Test {
     }
     // All of it, in however many pieces.
     bool registered(const Extent& extent) const {
-        std::uint64_t bytes = 0;
-        const std::uint64_t end = extent.offset + extent.length_bytes;
-        for (const auto& [address, size] : cuda_.state().registered) {
-            const std::uint64_t from = std::max<std::uint64_t>(address, extent.offset);
-            const std::uint64_t to = std::min<std::uint64_t>(address + size, end);
-            if (from < to) bytes += to - from;
-        }
-        return bytes == extent.length_bytes;
+        const std::span memory(reinterpret_cast<const std::byte*>(extent.offset),
+                               extent.length_bytes);
+        return frostline::registered_bytes(gpu_->driver(), memory) == extent.length_bytes;
     }
+    // Of the tier's own memory.
+    std::uint64_t registered_bytes() const {
+        return frostline::registered_bytes(
+            gpu_->driver(), {static_cast<const std::byte*>(mapped.first), mapped.second});
+    }
+    std::uint64_t registrations() const { return gpu_->calls("cuMemHostRegister"); }
     [[gnu::noinline]] static std::uint64_t resident() {
         return resident_bytes(mapped.first, mapped.second);
     }
 
-    FakeCuda cuda_;
-    std::unique_ptr<HostRegistration> pins_ = cuda_.registration();
+    EmulatedGpu gpu_{"memory=16MiB"};
+    std::unique_ptr<HostRegistration> pins_ =
+        *HostRegistration::create({.context = gpu_->context()});
 };
 
 void touch(const DramTier& tier, const Extent& extent) {
@@ -70,12 +70,12 @@ TEST_F(DramPinned, ExtentsLieInRegisteredMemory) {
     EXPECT_NE(tier->info().access.find("pinned"), std::string::npos);
     const auto small = tier->reserve(100);
     EXPECT_TRUE(registered(*small));
-    EXPECT_EQ(cuda_.registered_bytes(), 2 * kMiB) << "a chunk, and not the whole arena";
+    EXPECT_EQ(registered_bytes(), 2 * kMiB) << "a chunk, and not the whole arena";
     EXPECT_EQ(tier->usage().used_bytes, kPageBytes);
     EXPECT_EQ(tier->cached_bytes(), 2 * kMiB - kPageBytes) << "the rest of it is resident";
     const auto second = tier->reserve(kMiB);
     EXPECT_TRUE(registered(*second));
-    EXPECT_EQ(cuda_.state().registrations, 1) << "it lies in the same chunk";
+    EXPECT_EQ(registrations(), 1U) << "it lies in the same chunk";
 }
 
 TEST_F(DramPinned, WhatIsResidentIsWhatIsCounted) {
@@ -128,14 +128,14 @@ TEST_F(DramPinned, ChunksWithoutExtentsAreUnregisteredBeforeTheirPagesGo) {
     const auto tier = dram(8 * kMiB);
     const auto first = tier->reserve(4 * kMiB);
     const auto second = tier->reserve(4 * kMiB);
-    EXPECT_EQ(cuda_.registered_bytes(), 8 * kMiB);
+    EXPECT_EQ(registered_bytes(), 8 * kMiB);
     tier->release(*second);
-    EXPECT_EQ(cuda_.registered_bytes(), 8 * kMiB) << "kept for the next extent";
+    EXPECT_EQ(registered_bytes(), 8 * kMiB) << "kept for the next extent";
     const auto buffer = std::make_unique<std::byte[]>(4 * kMiB);
     const auto adopted = tier->adopt({buffer.get(), 4 * kMiB}, kNoRelease);
     ASSERT_TRUE(adopted.has_value());
     EXPECT_FALSE(registered(*adopted)) << "only staging is pinned";
-    EXPECT_EQ(cuda_.registered_bytes(), 4 * kMiB);
+    EXPECT_EQ(registered_bytes(), 4 * kMiB);
     EXPECT_EQ(resident(), 4 * kMiB);
     EXPECT_TRUE(registered(*first));
     tier->release(*adopted);
@@ -167,7 +167,7 @@ TEST_F(DramPinned, ARoomTooSmallForAChunkIsUsedUnpinned) {
 }
 
 TEST_F(DramPinned, ADriverThatRefusesEverythingIsNamedAndDoneWithout) {
-    cuda_.state().refuse_registrations_above = 0;
+    gpu_->limit_registration(1);
     const auto tier = dram(8 * kMiB);
     EXPECT_NE(tier->info().fallback.find("not pinned: cuMemHostRegister failed: CUDA_ERROR"),
               std::string::npos)
@@ -184,30 +184,30 @@ TEST_F(DramPinned, ADriverThatRefusesEverythingIsNamedAndDoneWithout) {
 TEST_F(DramPinned, ARefusalLaterOnLeavesWhatIsInUseAndPinsNoMore) {
     const auto tier = dram(16 * kMiB);
     const auto first = tier->reserve(2 * kMiB);
-    cuda_.state().refuse_registration_from = 3;
+    gpu_->plant_fault("cuMemHostRegister", 2, CUDA_ERROR_OUT_OF_MEMORY);
     // Its second chunk is refused: the first one goes, too.
     const auto second = tier->reserve(6 * kMiB);
     ASSERT_TRUE(second.has_value()) << second.error().message();
     EXPECT_FALSE(registered(*second));
     EXPECT_TRUE(registered(*first)) << "a copy may be using it";
-    EXPECT_EQ(cuda_.registered_bytes(), 2 * kMiB);
+    EXPECT_EQ(registered_bytes(), 2 * kMiB);
     ASSERT_TRUE(tier->pinning_error().has_value());
     EXPECT_EQ(tier->pinning_error()->code(), Errc::no_space);
-    const int asked = cuda_.state().registrations;
+    const std::uint64_t asked = registrations();
     const auto third = tier->reserve(kMiB);
     EXPECT_FALSE(registered(*third));
-    EXPECT_EQ(cuda_.state().registrations, asked) << "it is not asked again";
+    EXPECT_EQ(registrations(), asked) << "it is not asked again";
     tier->release(*first);
     tier->release(*second);
     tier->release(*third);
     EXPECT_TRUE(tier->reserve(16 * kMiB).has_value());
-    EXPECT_EQ(cuda_.registered_bytes(), 0U);
+    EXPECT_EQ(registered_bytes(), 0U);
 }
 
 TEST_F(DramPinned, WhatTheDriverDoesNotLetGoOfStaysCounted) {
     const auto tier = dram(4 * kMiB);
     tier->release(*tier->reserve(4 * kMiB));
-    cuda_.state().refuse_unregistrations = 1;
+    gpu_->plant_fault("cuMemHostUnregister", 1, CUDA_ERROR_UNKNOWN);
     const auto buffer = std::make_unique<std::byte[]>(4 * kMiB);
     EXPECT_EQ(tier->adopt({buffer.get(), 4 * kMiB}, kNoRelease).error().code(), Errc::no_space);
     EXPECT_EQ(resident(), tier->cached_bytes());
@@ -222,7 +222,7 @@ TEST_F(DramPinned, ChunksGrowWithTheBudgetUpToWhatTheDriverTakes) {
          {std::pair(128 * kMiB, 2 * kMiB), std::pair(1024 * kMiB, 16 * kMiB),
           std::pair(64 * 1024 * kMiB, 64 * kMiB)}) {
         const auto tier = dram(capacity);
-        EXPECT_EQ(cuda_.registered_bytes(), chunk) << capacity;
+        EXPECT_EQ(pins_->registered_bytes(), chunk) << capacity;
     }
 }
 

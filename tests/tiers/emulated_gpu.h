@@ -18,6 +18,12 @@
 
 namespace frostline {
 
+/// A function of the emulated driver that programs call and Frostline does not. cuda.h's macros
+/// give both the type and the name their suffixes.
+#define FROSTLINE_SYMBOL_NAME(name) #name
+#define FROSTLINE_EMULATED(name) \
+    (::frostline::Emulator::get().symbol<decltype(&::name)>(FROSTLINE_SYMBOL_NAME(name)))
+
 /// Thread-compatible.
 class Emulator {
    public:
@@ -58,6 +64,12 @@ class Emulator {
         return *registration_;
     }
 
+    template <class Function>
+    Function symbol(const char* name) const {
+        auto* const found = reinterpret_cast<Function>(dlsym(library_, name));
+        if (found == nullptr) ADD_FAILURE() << "the emulator has no " << name;
+        return found;
+    }
     std::uint64_t calls(const char* function) const { return calls_(function); }
     void plant_fault(const char* function, unsigned nth, CUresult result) const {
         EXPECT_EQ(plant_fault_(function, nth, result), 0) << function;
@@ -78,25 +90,20 @@ class Emulator {
 
    private:
     Emulator() {
-        void* const library = dlopen(FROSTLINE_EMULATOR, RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) {
+        if (library_ == nullptr) {
             ADD_FAILURE() << dlerror();
             std::abort();
         }
-        find(library, "frostline_emulator_restart", restart_);
-        find(library, "frostline_emulator_plant_fault", plant_fault_);
-        find(library, "frostline_emulator_calls", calls_);
-        find(library, "frostline_emulator_misuse_count", misuse_count_);
-        find(library, "frostline_emulator_misuse", misuse_);
-        find(library, "frostline_emulator_clear_misuse", clear_misuse_);
-        find(library, "frostline_emulator_limit_registration", limit_registration_);
-        find(library, "frostline_emulator_timeline", timeline_);
+        restart_ = symbol<decltype(restart_)>("frostline_emulator_restart");
+        plant_fault_ = symbol<decltype(plant_fault_)>("frostline_emulator_plant_fault");
+        calls_ = symbol<decltype(calls_)>("frostline_emulator_calls");
+        misuse_count_ = symbol<decltype(misuse_count_)>("frostline_emulator_misuse_count");
+        misuse_ = symbol<decltype(misuse_)>("frostline_emulator_misuse");
+        clear_misuse_ = symbol<decltype(clear_misuse_)>("frostline_emulator_clear_misuse");
+        limit_registration_ =
+            symbol<decltype(limit_registration_)>("frostline_emulator_limit_registration");
+        timeline_ = symbol<decltype(timeline_)>("frostline_emulator_timeline");
         driver_ = load();
-    }
-    template <class Function>
-    static void find(void* library, const char* name, Function*& function) {
-        function = reinterpret_cast<Function*>(dlsym(library, name));
-        if (function == nullptr) ADD_FAILURE() << "the emulator has no " << name;
     }
     static std::unique_ptr<CudaDriver> load() {
         auto driver = CudaDriver::load(FROSTLINE_EMULATOR);
@@ -107,6 +114,7 @@ class Emulator {
         return std::make_unique<CudaDriver>(*std::move(driver));
     }
 
+    void* library_ = dlopen(FROSTLINE_EMULATOR, RTLD_NOW | RTLD_LOCAL);
     decltype(frostline_emulator_restart)* restart_ = nullptr;
     decltype(frostline_emulator_plant_fault)* plant_fault_ = nullptr;
     decltype(frostline_emulator_calls)* calls_ = nullptr;

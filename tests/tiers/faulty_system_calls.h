@@ -247,6 +247,18 @@ inline const SystemCalls& faulty_system_calls() {
                     return real.move_pages(pid, count, pages, nodes, status, flags);
                 });
             },
+        .get_mempolicy =
+            [](int* mode, unsigned long* nodes, unsigned long max_node, void* address,
+               unsigned long flags) {
+                return or_fail(Call::get_mempolicy, -1L, [=] {
+                    return real.get_mempolicy(mode, nodes, max_node, address, flags);
+                });
+            },
+        .set_mempolicy =
+            [](int mode, const unsigned long* nodes, unsigned long max_node) {
+                return or_fail(Call::set_mempolicy, -1L,
+                               [=] { return real.set_mempolicy(mode, nodes, max_node); });
+            },
         .sched_setaffinity =
             [](pid_t pid, size_t set_bytes, const cpu_set_t* set) {
                 return or_fail(Call::sched_setaffinity, -1,

@@ -29,6 +29,8 @@ enum class Call : std::uint8_t {
     madvise,
     mbind,
     move_pages,
+    get_mempolicy,
+    set_mempolicy,
     sched_setaffinity,
     getcpu,
     uring_init,
@@ -44,7 +46,7 @@ enum class Call : std::uint8_t {
     pmem_flush,
     pmem_drain,
 };
-inline constexpr std::size_t kCalls = 34;
+inline constexpr std::size_t kCalls = 36;
 
 constexpr std::string_view name(Call call) noexcept {
     constexpr std::array<std::string_view, kCalls> kNames{"none",
@@ -67,6 +69,8 @@ constexpr std::string_view name(Call call) noexcept {
                                                           "madvise",
                                                           "mbind",
                                                           "move_pages",
+                                                          "get_mempolicy",
+                                                          "set_mempolicy",
                                                           "sched_setaffinity",
                                                           "getcpu",
                                                           "uring_init",

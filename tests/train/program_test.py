@@ -136,10 +136,21 @@ class ProgramTest(unittest.TestCase):
                                     FROSTLINE_EMULATOR_FAULTS=f"{fault}:{unknown}")
                 self.assertIn(str(unknown), said)
 
-    def test_a_file_that_cannot_be_written_is_an_error(self):
-        done = run(*SMALL, "--steps", "1", "--losses", str(self.folder / "no" / "file"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("cannot write", done.stderr)
+    def test_files_that_cannot_be_used_are_refused_before_anything_is_computed(self):
+        missing, folder = self.folder / "no" / "file", self.folder
+        for option in ("--losses", "--report"):
+            for path in (missing, folder):
+                with self.subTest(option=option, path=path):
+                    said = self.refused(1, *SMALL, option, str(path))
+                    self.assertIn(f"{option}: cannot write '{path}'", said)
+        self.assertIn(f"{folder} is a folder", self.refused(1, "--text", str(folder)))
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_the_gpu_of_the_tiers_is_the_one_that_it_trains_on(self):
+        said = self.refused(1, "--offload", "all", "--tier", "device=64MiB", "--tier", "dram=64MiB",
+                            "--tier", "gpu=1", FROSTLINE_EMULATOR_DEVICES="2")
+        self.assertIn("gpu=1", said)
+        self.assertIn("--device", said)
 
 
 if __name__ == "__main__":

@@ -60,12 +60,13 @@ void take_away(const Call& call, const Region& region, std::string_view misuse) 
     driver().freed_addresses.insert(start);
 }
 
-/// Whether all pages of the range are mapped; what is not cannot be registered.
-bool is_mapped(std::uintptr_t start, std::size_t bytes) {
+/// As the driver pins pages, they are resident from now on, and whoever counts them sees them.
+/// False if some are not mapped, or may not be written.
+bool make_resident(std::uintptr_t start, std::size_t bytes, bool read_only) {
     const std::uintptr_t first = start / kPage * kPage;
     const std::size_t length = (start + bytes - first + kPage - 1) / kPage * kPage;
-    // It says ENOMEM where a page is not mapped, and changes nothing.
-    return ::msync(reinterpret_cast<void*>(first), length, MS_ASYNC) == 0;
+    const int advice = read_only ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
+    return ::madvise(reinterpret_cast<void*>(first), length, advice) == 0;
 }
 
 }  // namespace
@@ -140,14 +141,17 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuMemHostRegister(void* host, std::size_t by
         }
         const std::uint64_t limit = driver().settings.registration_limit_bytes;
         if (limit != 0 && bytes > limit) return CUDA_ERROR_OUT_OF_MEMORY;
-        if (!is_mapped(start, bytes)) return refuse_value(call, "memory that is not mapped");
+        const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+        if (!make_resident(start, bytes, read_only)) {
+            return refuse_value(call, "memory that is not mapped");
+        }
         Region region;
         region.start = start;
         region.bytes = bytes;
         region.kind = RegionKind::registered;
         region.context = call.context;
         region.flags = flags;
-        region.read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+        region.read_only = read_only;
         add_region(std::move(region));
         return CUDA_SUCCESS;
     });

@@ -4,13 +4,17 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 namespace frostline::emulator {
 namespace {
@@ -80,7 +84,9 @@ bool set_faults(std::string_view text, Settings& settings) {
         if (first == std::string_view::npos || first == 0 || first == last) return false;
         const auto nth = parse_number(item.substr(first + 1, last - first - 1));
         const auto result = parse_number(item.substr(last + 1));
-        if (!nth || *nth == 0 || *nth > 1'000'000'000 || !result || *result > 100'000) return false;
+        if (!nth || *nth == 0 || *nth > 1'000'000'000) return false;
+        // CUDA_SUCCESS is no fault: the call would have no effect, and say that it had.
+        if (!result || *result == 0 || *result > 100'000) return false;
         settings.faults.push_back({std::string(item.substr(0, first)), static_cast<unsigned>(*nth),
                                    static_cast<int>(*result)});
     }
@@ -98,6 +104,14 @@ bool set_devices(std::string_view text, Settings& settings) {
     const auto value = parse_number(text);
     if (!value || *value > kMaxDevices) return false;
     settings.devices = static_cast<unsigned>(*value);
+    return true;
+}
+
+// The least has virtual memory management; the most is any that could be published.
+bool set_version(std::string_view text, Settings& settings) {
+    const auto value = parse_number(text);
+    if (!value || *value < 10020 || *value > 99990) return false;
+    settings.version = static_cast<int>(*value);
     return true;
 }
 
@@ -131,13 +145,13 @@ constexpr std::array<Setting, 16> kSettings{{
     {"jitter_us", "microseconds, at most a minute",
      [](Text t, Settings& s) { return set_number(t, s.jitter_us, kMostMicroseconds); }},
     {"granularity", "a power of two, at least 4KiB", set_granularity},
-    {"faults", "FUNCTION:NTH:RESULT,...", set_faults},
+    {"faults", "FUNCTION:NTH:RESULT,... with a result that is not 0", set_faults},
     {"abort", "0 or 1",
      [](Text t, Settings& s) { return set_parsed(parse_switch(t), s.abort_at_misuse); }},
     {"leaks", "0 or 1",
      [](Text t, Settings& s) { return set_parsed(parse_switch(t), s.report_leaks); }},
-    {"version", "a version such as 13000",
-     [](Text t, Settings& s) { return set_parsed(parse_number(t), s.version); }},
+    {"version", "1000 times CUDA's major and 10 times its minor version, from 10020 on",
+     set_version},
     {"peer", "0 or 1", [](Text t, Settings& s) { return set_parsed(parse_switch(t), s.peer); }},
     {"registration_limit", kBytesExpected,
      [](Text t, Settings& s) { return set_bytes(t, s.registration_limit_bytes, 0); }},
@@ -153,6 +167,41 @@ std::string environment_name(std::string_view name) {
         result += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     }
     return result;
+}
+
+/// How many letters differ, at least: insertions, removals and replacements.
+std::size_t distance(std::string_view from, std::string_view to) {
+    std::vector<std::size_t> row(to.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        std::size_t diagonal = std::exchange(row[0], i + 1);
+        for (std::size_t j = 0; j < to.size(); ++j) {
+            const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+            diagonal = row[j + 1];
+            row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+        }
+    }
+    return row.back();
+}
+
+/// Empty, or that the environment names no setting there is, and which one is nearest.
+std::string unknown_in_environment() {
+    for (const char* const* each = environ; *each != nullptr; ++each) {
+        const std::string_view entry(*each);
+        const std::string_view name = entry.substr(0, entry.find('='));
+        if (!name.starts_with(kPrefix)) continue;
+        std::string nearest;
+        for (const Setting& setting : kSettings) {
+            std::string known = environment_name(setting.name);
+            if (nearest.empty() || distance(name, known) < distance(name, nearest)) {
+                nearest = std::move(known);
+            }
+        }
+        if (nearest != name) {
+            return fmt::format("{} is no setting: did you mean {}?", name, nearest);
+        }
+    }
+    return {};
 }
 
 /// Empty, or what is wrong.
@@ -196,6 +245,7 @@ ParsedSettings parse_settings(std::string_view overrides) {
             return wrong(name, value, setting.expected);
         }
     }
+    if (std::string error = unknown_in_environment(); !error.empty()) return error;
     if (std::string error = apply_overrides(overrides, settings); !error.empty()) return error;
     return settings;
 }

@@ -79,7 +79,7 @@ class offload:  # noqa: N801 (reads like a context manager of the standard libra
                  swap_bytes=None, swap_devices=False, numa=None, far_node=None, far_bytes=None,
                  gpu=None, device_window="256MiB", pin=None, verify=False, calibrate=True):
         pin = is_initialised() if pin is None else pin
-        if gpu is None and is_initialised():
+        if gpu is None and pin and is_initialised():
             gpu = current_gpu()
         options = {"dram": None if dram is None else str(dram),
                    "pmem": None if pmem is None else os.fsencode(pmem),
