@@ -11,8 +11,8 @@
 namespace frostline {
 
 Result<std::unique_ptr<ForkGuard>> ForkGuard::create() noexcept {
-    void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const page =
+        mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return Error(Errc::out_of_memory, errno, "making a heap's guard page");
     std::unique_ptr<ForkGuard> guard;
     int refused = ENOMEM;

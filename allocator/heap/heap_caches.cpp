@@ -39,8 +39,7 @@ std::atomic<std::uint64_t> next_number{1};
 
 }  // namespace
 
-HeapCaches::HeapCaches() noexcept : number_(next_number.fetch_add(1, std::memory_order_relaxed)) {
-}
+HeapCaches::HeapCaches() noexcept : number_(next_number.fetch_add(1, std::memory_order_relaxed)) {}
 
 HeapThread* HeapCaches::enter() noexcept {
     if (HeapThreadEnd::ended) return nullptr;

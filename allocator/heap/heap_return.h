@@ -16,8 +16,7 @@ void Heap<Backing>::accept(CachedBlock block) noexcept {
     block.record->state.store(AllocationState::vacant, std::memory_order_relaxed);
     const Found found = find(block.address);
     if (found.span != nullptr) {
-        HeapBlock* const empty =
-            spans_->give(*found.span, *found.span->slot_at(block.address));
+        HeapBlock* const empty = spans_->give(*found.span, *found.span->slot_at(block.address));
         if (empty != nullptr) small_->give(*empty, tag, ledger_.epoch(tag));
         return;
     }

@@ -162,8 +162,8 @@ bool Heap<Backing>::may_stitch(const Request& request) const noexcept {
            request.alignment_bytes <= HeapSpace::kUnitBytes;
 }
 
-// Lends the plan's pieces to the window, in the order of its addresses. Pieces of one free block are
-// cut from its end, because what is left of it keeps its start.
+// Lends the plan's pieces to the window, in the order of its addresses. Pieces of one free block
+// are cut from its end, because what is left of it keeps its start.
 template <HeapBacking Backing>
 bool Heap<Backing>::lend(const StitchPlan& plan, HeapBlock& window) noexcept {
     for (auto piece = plan.pieces.rbegin(); piece != plan.pieces.rend(); ++piece) {
@@ -252,8 +252,8 @@ template <HeapBacking Backing>
 Result<bool> Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
                                            const HeapBlock* beside) noexcept {
     const std::uint64_t chunk_bytes = large_->chunk_bytes();
-    if (request.tag != kNoStream && (small_->idle_chunks() > 0 ||
-                                     (!may_stitch(request) && large_->idle_chunks() > 0))) {
+    if (request.tag != kNoStream &&
+        (small_->idle_chunks() > 0 || (!may_stitch(request) && large_->idle_chunks() > 0))) {
         settle(request.tag);
     }
     std::uint64_t given_up = give_up_idle(chunks, may_stitch(request), beside);
@@ -263,8 +263,8 @@ Result<bool> Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& 
     return backed_bytes() + chunks * chunk_bytes <= capacity_bytes_;
 }
 
-// Others use the device, too, and it may have less than the budget says: then what lies idle here is
-// given up for it, once.
+// Others use the device, too, and it may have less than the budget says: then what lies idle here
+// is given up for it, once.
 template <HeapBacking Backing>
 Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
                                  const HeapBlock* beside) noexcept {
