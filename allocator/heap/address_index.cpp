@@ -1,3 +1,5 @@
+// An open-addressed table with linear probing and removal by shifting back (Knuth, The Art of
+// Computer Programming 3, 6.4, Algorithm R), so that it never fills with tombstones.
 #include "allocator/heap/address_index.h"
 
 #include "tiers/check.h"

@@ -1,3 +1,4 @@
+// MADV_WIPEONFORK: the kernel does at fork what no handler could be trusted to do.
 #include "allocator/heap/fork_guard.h"
 
 #include "tiers/check.h"

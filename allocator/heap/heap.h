@@ -226,7 +226,7 @@ class Heap {
     static_assert(kMostSmallBytes >= kSpanBytes);
     static constexpr std::uint64_t kFirstPatience = std::uint64_t{1} << 14;
     static constexpr std::uint64_t kBirthsAtOnce = 1024;
-    static constexpr int kOwnFrames = 3;
+    static constexpr int kOwnFrames = 1;
     static constexpr int kMostTries = 8;  // at making room for one request
     static constexpr std::uint64_t kMostAlignment = std::uint64_t{2} << 20;
     static constexpr std::int64_t kPeakStepBytes = std::int64_t{1} << 20;

@@ -1,3 +1,4 @@
+// Threads come and go; their caches stay with the heap.
 #include "allocator/heap/heap_caches.h"
 
 #include <algorithm>

@@ -115,7 +115,7 @@ void Heap<Backing>::note_birth(CachedBlock block, ThreadCache& cache) noexcept {
 }
 
 template <HeapBacking Backing>
-void Heap<Backing>::note_death(CachedBlock block, ThreadCache& cache) noexcept {
+[[gnu::noinline]] void Heap<Backing>::note_death(CachedBlock block, ThreadCache& cache) noexcept {
     const std::uint64_t number = HeapClock::number_in(block.record->birth);
     if (options_.traced) {
         trace_.add(cache.events, {0, number, block.record->size_bytes, HeapEvent::Kind::death});

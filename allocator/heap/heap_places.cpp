@@ -1,3 +1,4 @@
+// Return addresses of the C library, told by object and offset.
 #include "allocator/heap/heap_places.h"
 
 #include <dlfcn.h>

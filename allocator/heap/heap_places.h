@@ -14,7 +14,7 @@ namespace frostline {
 /// Thread-safe. What finds no memory is not noted.
 class HeapPlaces {
    public:
-    static constexpr std::size_t kFrames = 4;
+    static constexpr std::size_t kFrames = 6;
     using Frames = std::array<void*, kFrames>;
 
     /// The calls on this thread's stack, without the innermost `skip` and this one.

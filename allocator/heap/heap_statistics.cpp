@@ -1,3 +1,4 @@
+// The text of a leak report.
 #include "allocator/heap/heap_statistics.h"
 
 #include <fmt/format.h>

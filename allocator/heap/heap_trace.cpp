@@ -1,3 +1,4 @@
+// Events carry their place in the order of all, so that lists can be sorted together.
 #include "allocator/heap/heap_trace.h"
 
 #include <fmt/format.h>

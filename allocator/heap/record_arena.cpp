@@ -1,3 +1,4 @@
+// A bump pointer, and a list of vacant records for each size.
 #include "allocator/heap/record_arena.h"
 
 #include "tiers/check.h"

@@ -1,3 +1,4 @@
+// A span's free slots are bits; the lowest is taken first.
 #include "allocator/heap/slot_spans.h"
 
 #include "tiers/check.h"

@@ -1,3 +1,4 @@
+// Every suffix is tried with the smallest prefix that completes it.
 #include "allocator/heap/stitch_plan.h"
 
 #include <algorithm>
