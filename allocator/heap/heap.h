@@ -111,6 +111,8 @@ class Heap {
     void check() const;
 
    private:
+    using EventRef = std::shared_ptr<typename Backing::Event>;
+
     // What an address names: a slot of a span, or a block.
     struct Found {
         AllocationRecord* record = nullptr;
@@ -166,6 +168,8 @@ class Heap {
     static std::uint64_t block_bytes_for(std::uint64_t size_bytes,
                                          std::uint64_t alignment_bytes) noexcept;
     Result<CachedBlock> supply(const Request& request) noexcept;
+    Result<CachedBlock> supply_or_wait(const Request& request,
+                                       std::unique_lock<std::mutex>& lock) noexcept;
     void note_supply(const Request& request, bool scarce) noexcept;
     Result<CachedBlock> take_again(const Request& request) noexcept;
     Result<CachedBlock> take_grown(const Request& request) noexcept;
@@ -200,11 +204,11 @@ class Heap {
     bool settle(StreamTag tag) noexcept;
     bool mark_freed(StreamTag tag) noexcept;
     bool borrow_from_streams(StreamTag tag) noexcept;
-    bool wait_for_streams() noexcept;
+    std::vector<EventRef> events_ahead();
+    bool wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept;
     bool close_retired() noexcept;
     std::uint64_t give_up_idle(std::uint64_t at_most, bool small_only,
                                const HeapBlock* beside) noexcept;
-    std::uint64_t give_up_streams(std::uint64_t at_most, const HeapBlock* beside) noexcept;
 
     // heap_errors.h
     Error forked() const noexcept;

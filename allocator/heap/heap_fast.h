@@ -61,13 +61,13 @@ Result<void*> Heap<Backing>::allocate_slowly(Request request, ThreadCache* cache
                                              StreamHandle stream) noexcept {
     CachedBlock block;
     {
-        const std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
         if constexpr (Backing::kHasStreams) {
             if (cache == nullptr) {
                 FROSTLINE_TRY(request.tag, admit(stream));
             }
         }
-        FROSTLINE_TRY(block, supply(request));
+        FROSTLINE_TRY(block, supply_or_wait(request, lock));
         if (cache == nullptr) {
             begin_life(request, block, uncached_);
             return reinterpret_cast<void*>(block.address);

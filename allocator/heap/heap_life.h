@@ -70,10 +70,10 @@ Heap<Backing>::~Heap() {
     tell_leaks();
     drain_caches();
     for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        const auto tag = static_cast<StreamTag>(i);
-        if (ledger_.mark(tag)) (void)ledger_.wait(tag, ledger_.epoch(tag) - 1);
+        (void)ledger_.mark(static_cast<StreamTag>(i));  // behind the work of what still lives, too
     }
-    settle_others(kNoStream);
+    std::unique_lock lock(mutex_);
+    wait_for_streams(lock);
     for (const auto& [address, window] : open_windows_) {
         const std::uint64_t bytes = window->end() - address;
         (void)backing_->unmap_window(address,
@@ -179,17 +179,13 @@ HeapAllocation Heap<Backing>::allocation(std::uint64_t address,
 template <HeapBacking Backing>
 Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
     if (fork_guard_->in_child()) return forked();
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     poll_pending();
     drain_caches();
+    if (wait) wait_for_streams(lock);
     settle_others(kNoStream);
     const std::uint64_t before = backed_bytes();
-    if (wait) {
-        wait_for_streams();
-        give_up_streams(UINT64_MAX, nullptr);
-    } else {
-        give_up_idle(UINT64_MAX, false, nullptr);
-    }
+    give_up_idle(UINT64_MAX, false, nullptr);
     return before - backed_bytes();
 }
 
