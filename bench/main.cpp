@@ -19,6 +19,8 @@ const std::vector<Suite>& suites() {
     static const std::vector<Suite> kSuites{
         {"device", "GPU memory that comes and goes, and copies of it, against plain copies",
          device_suite},
+        {"heaps", "the allocators of GPU memory: time, fragmentation, records, against others",
+         heaps_suite},
         {"residency", "the residency word and the tensor table, against their budgets",
          residency_suite},
         {"tiers", "copies between tiers, against bare loops over the same medium", tiers_suite},

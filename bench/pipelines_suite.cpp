@@ -2,6 +2,7 @@
 // emulated one, whose links are throttled, so that it is known what the slowest link is. Each is
 // compared with the slower of its two halves, device with DRAM and DRAM with the medium, taken in
 // the same run, by turns.
+#include "bench/emulated_driver.h"
 #include "bench/media.h"
 #include "bench/suite.h"
 #include "tiers/copy_engine.h"
@@ -13,7 +14,6 @@
 
 #include <fmt/core.h>
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,19 +29,11 @@ constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kExtentBytes = std::uint64_t{32} << 20;
 constexpr double kBar = 0.9;
 
-// The emulated driver, started anew with links of a given speed.
+// Started anew with links of a given speed.
 CudaDriver throttled_driver(double gb_per_s) {
-    void* const library = dlopen(FROSTLINE_EMULATOR, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw std::runtime_error(dlerror());
-    using Restart = int (*)(const char*);
-    const auto restart = reinterpret_cast<Restart>(dlsym(library, "frostline_emulator_restart"));
     const auto rate = static_cast<std::uint64_t>(gb_per_s * 1e9);
-    const std::string settings =
-        fmt::format("memory=1GiB,h2d_bytes_per_s={0},d2h_bytes_per_s={0}", rate);
-    if (restart == nullptr || restart(settings.c_str()) != 0) {
-        throw std::runtime_error("the emulated driver does not start");
-    }
-    return expect(CudaDriver::load(FROSTLINE_EMULATOR));
+    return emulated_driver(
+        fmt::format("memory=1GiB,h2d_bytes_per_s={0},d2h_bytes_per_s={0}", rate));
 }
 
 // The tiers of one run, in the order in which one needs the other.

@@ -55,13 +55,14 @@ double seconds(const std::function<void()>& work) {
 }
 
 void print_table(const std::vector<Row>& rows) {
-    fmt::print("{:<34} {:>10} {:<6} {:>10} {:>7} {:>12} {:>7}  {:<9} {}\n", "name", "median",
+    fmt::print("{:<44} {:>10} {:<8} {:>10} {:>9} {:>14} {:>7}  {:<9} {}\n", "name", "median",
                "unit", "baseline", "ratio", "bar", "spread", "label", "compared with");
     for (const Row& row : rows) {
-        const std::string bar = row.bar == 0 ? ""
-                                             : fmt::format("{:.2f} {}", row.bar,
-                                                           row.ratio >= row.bar ? "met" : "missed");
-        fmt::print("{:<34} {:>10.2f} {:<6} {:>10.2f} {:>7.2f} {:>12} {:>6.0f}%  {:<9} {}\n",
+        const std::string bar =
+            row.bar == 0 ? ""
+                         : fmt::format("{}{:.4g} {}", row.at_most ? "<=" : ">=", row.bar,
+                                       row.met() ? "met" : "missed");
+        fmt::print("{:<44} {:>10.2f} {:<8} {:>10.2f} {:>9.4g} {:>14} {:>6.0f}%  {:<9} {}\n",
                    row.name, row.value, row.unit, row.baseline_value, row.ratio, bar,
                    row.spread * 100, row.label, row.baseline);
     }
@@ -79,7 +80,8 @@ bool write_json(const std::string& path, const std::vector<Row>& rows) {
                         {"ratio", row.ratio},
                         {"spread", row.spread},
                         {"label", row.label},
-                        {"bar", row.bar}});
+                        {"bar", row.bar},
+                        {"bar_is", row.at_most ? "at most" : "at least"}});
     }
     std::ofstream file(path);
     file << list.dump(2) << '\n';

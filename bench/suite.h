@@ -21,7 +21,10 @@ struct Row {
     double ratio = 0;
     double spread = 0;
     std::string label;  ///< real, emulated or simulated
-    double bar = 0;     ///< what the ratio is to reach, at least; 0: no such bar
+    double bar = 0;     ///< what the ratio is to reach; 0: no such bar
+    bool at_most = false;  ///< the bar is the most that it may be, not the least
+
+    bool met() const { return at_most ? ratio <= bar : ratio >= bar; }
 };
 
 struct Suite {
@@ -33,6 +36,7 @@ struct Suite {
 const std::vector<Suite>& suites();
 
 std::vector<Row> device_suite();
+std::vector<Row> heaps_suite();
 std::vector<Row> residency_suite();
 std::vector<Row> tiers_suite();
 std::vector<Row> pipelines_suite();

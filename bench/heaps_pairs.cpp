@@ -1,0 +1,222 @@
+// Pairs of allocate and free in steady state: one at a time, and batches that are freed in reverse
+// or in a random order. Ours and the other allocators by turns, so that the machine's drift hits
+// all; nobody touches the blocks.
+#include "bench/heaps_machine.h"
+#include "bench/heaps_rows.h"
+#include "bench/other_allocators.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <latch>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace frostline::bench {
+namespace {
+
+constexpr std::size_t kBatch = 10'000;
+constexpr unsigned kOurRounds = 10;  // of batches in a sample: ours are short
+constexpr unsigned kThreadRounds = 40;
+constexpr int kRepetitions = 15;
+constexpr int kWarmUps = 8;
+constexpr double kBudgetNs = 40;
+constexpr double kTimesFaster = 5;
+constexpr double kTwoThreads = 1.8;
+constexpr double kNsPerSecond = 1e9;
+
+struct Size {
+    const char* name;
+    std::uint64_t bytes;
+    std::uint64_t chunk_bytes = kChunkBytes;
+};
+// A batch of 64 MiB is 640 GB: in chunks of 2 MiB it would take more mappings than the kernel
+// allows a process.
+constexpr std::array kSizes = {
+    Size{"512 B", 512}, Size{"4 KiB", 4096}, Size{"64 KiB", 65536}, Size{"2 MiB", 2 * kMib},
+    Size{"64 MiB, chunks of 64 MiB", 64 * kMib, 64 * kMib}};
+
+enum class Order { one_by_one, last_first, shuffled };
+
+const char* words(Order order) {
+    switch (order) {
+        case Order::one_by_one:
+            return "one by one";
+        case Order::last_first:
+            return "last in first out";
+        case Order::shuffled:
+            return "shuffled";
+    }
+    return "";
+}
+
+// Blocks of one batch, and the order in which they are freed.
+struct Batch {
+    explicit Batch(Order order) : blocks(order == Order::one_by_one ? 1 : kBatch), frees(blocks) {
+        std::iota(frees.begin(), frees.end(), 0U);
+        std::reverse(frees.begin(), frees.end());
+        if (order == Order::shuffled) {
+            std::shuffle(frees.begin(), frees.end(), std::mt19937(1));  // NOLINT: always the same
+        }
+    }
+    template <class Allocate, class Free>
+    void run(std::size_t pairs, const Allocate& allocate, const Free& free) {
+        for (std::size_t done = 0; done < pairs; done += held.size()) {
+            for (void*& block : held) block = allocate();
+            for (const std::uint32_t i : frees) free(held[i]);
+        }
+    }
+
+    std::size_t blocks;
+    std::vector<std::uint32_t> frees;
+    std::vector<void*> held = std::vector<void*>(blocks);
+};
+
+double batches_ns(Batch& batch, DeviceHeap& heap, std::uint64_t size_bytes, unsigned rounds) {
+    const std::size_t pairs = rounds * kBatch;
+    return kNsPerSecond / static_cast<double>(pairs) * seconds([&] {
+               batch.run(
+                   pairs, [&] { return take(heap, size_bytes); },
+                   [&](void* block) { give(heap, block); });
+           });
+}
+
+double batches_ns(Batch& batch, const OtherAllocator& other, std::uint64_t size_bytes) {
+    return kNsPerSecond / kBatch * seconds([&] {
+               batch.run(
+                   kBatch,
+                   [&] {
+                       void* const block = other.allocate(size_bytes);
+                       if (block == nullptr) throw std::runtime_error(other.name + " has no memory");
+                       return block;
+                   },
+                   other.free);
+           });
+}
+
+struct PairTimes {
+    Measurement ours;
+    std::vector<Measurement> others;
+};
+
+PairTimes time_pairs(DeviceHeap& heap, const std::vector<OtherAllocator>& others,
+                     std::uint64_t size_bytes, Order order) {
+    Batch batch(order);
+    std::vector<double> ours;
+    std::vector<std::vector<double>> theirs(others.size());
+    for (int i = -kWarmUps; i < kRepetitions; ++i) {
+        const double our_ns = batches_ns(batch, heap, size_bytes, kOurRounds);
+        if (i >= 0) ours.push_back(our_ns);
+        for (std::size_t k = 0; k < others.size() && i >= -1; ++k) {
+            const double their_ns = batches_ns(batch, others[k], size_bytes);
+            if (i >= 0) theirs[k].push_back(their_ns);
+        }
+    }
+    PairTimes times{summarize(std::move(ours)), {}};
+    for (auto& samples : theirs) times.others.push_back(summarize(std::move(samples)));
+    return times;
+}
+
+void add_rows(std::vector<Row>& rows, const std::string& what, const PairTimes& times,
+              const std::vector<OtherAllocator>& others, double least) {
+    rows.push_back(heap_row(what, "ns", times.ours, "the budget of a pair", kBudgetNs, 1));
+    for (std::size_t i = 0; i < others.size(); ++i) {
+        Row row = heap_row(fmt::format("  {}", others[i].name), "ns", times.others[i],
+                           "ours, same run", times.ours.median, least);
+        row.label = "real";
+        row.at_most = false;
+        rows.push_back(std::move(row));
+    }
+}
+
+// What `threads` threads do at once, each on batches of its own.
+struct ThreadsTime {
+    double wall_s = 0;
+    double processor_s = 0;  // of a thread, on average
+};
+
+double processor_s() {
+    timespec now{};
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) {
+        throw std::runtime_error("a thread's processor time cannot be read");
+    }
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / kNsPerSecond;
+}
+
+ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned threads) {
+    std::latch ready(threads + 1);
+    std::atomic<bool> failed{false};
+    std::vector<double> spent(threads);
+    std::vector<std::thread> running;
+    for (unsigned i = 0; i < threads; ++i) {
+        running.emplace_back([&, i] {
+            try {
+                Batch batch(Order::shuffled);
+                (void)batches_ns(batch, heap, size_bytes, 2);
+                ready.arrive_and_wait();
+                const double start = processor_s();
+                (void)batches_ns(batch, heap, size_bytes, kThreadRounds);
+                spent[i] = processor_s() - start;
+            } catch (const std::exception&) {
+                failed = true;
+            }
+        });
+    }
+    ready.arrive_and_wait();
+    const double wall_s = seconds([&] {
+        for (std::thread& thread : running) thread.join();
+    });
+    if (failed) throw std::runtime_error("a thread's allocations failed");
+    return {wall_s, std::accumulate(spent.begin(), spent.end(), 0.0) / threads};
+}
+
+void add_thread_rows(std::vector<Row>& rows, const HeapMachine& machine, const Size& size) {
+    const auto heap = machine.heap(size.chunk_bytes);
+    std::array<std::vector<double>, 4> rates;  // wall of 2 threads and 1, processor of 2 and 1
+    for (int i = -kWarmUps; i < kRepetitions; ++i) {
+        for (const unsigned threads : {2U, 1U}) {
+            const ThreadsTime time = time_threads(*heap, size.bytes, threads);
+            const double pairs = threads * kThreadRounds * kBatch / 1e6;
+            if (i < 0) continue;
+            rates[2 - threads].push_back(pairs / time.wall_s);
+            rates[4 - threads].push_back(pairs / time.processor_s);
+        }
+    }
+    const auto add = [&](const char* what, std::size_t first, double bar) {
+        const double one = summarize(rates[first + 1]).median;
+        Row row = heap_row(fmt::format("{} shuffled, {}", size.name, what), "pairs/us",
+                           summarize(rates[first]), "one thread", one, bar);
+        row.at_most = false;
+        rows.push_back(std::move(row));
+    };
+    add("2 threads", 0, kTwoThreads);
+    add("2 threads, processor time", 2, 0);
+}
+
+}  // namespace
+
+std::vector<Row> pair_rows() {
+    const std::vector<OtherAllocator> others = {load_jemalloc(), load_mimalloc()};
+    const HeapMachine machine(kBatch * 66 * kMib);
+    std::vector<Row> rows;
+    for (const Size& size : kSizes) {
+        for (const Order order : {Order::one_by_one, Order::last_first, Order::shuffled}) {
+            const auto heap = machine.heap(size.chunk_bytes);
+            const PairTimes times = time_pairs(*heap, others, size.bytes, order);
+            const bool even = size.bytes == 4096 && order == Order::shuffled;
+            add_rows(rows, fmt::format("{}, {}", size.name, words(order)), times, others,
+                     size.bytes >= 2 * kMib ? kTimesFaster : even ? 1 : 0);
+        }
+    }
+    for (const Size& size : {kSizes[1], kSizes[3]}) add_thread_rows(rows, machine, size);
+    return rows;
+}
+
+}  // namespace frostline::bench
