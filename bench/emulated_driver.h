@@ -7,8 +7,8 @@
 
 namespace frostline::bench {
 
-/// Starts it anew, in the words of frostline_emulator_restart(): what used it before is dead. Throws
-/// std::runtime_error.
+/// Starts it anew, in the words of frostline_emulator_restart(): what used it before is dead.
+/// Throws std::runtime_error.
 CudaDriver emulated_driver(const std::string& settings);
 
 }  // namespace frostline::bench

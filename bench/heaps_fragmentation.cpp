@@ -38,8 +38,7 @@ Replay replay(const AllocationStream& stream) {
             }
         }
     });
-    return {heap->statistics().peak_mapped,
-            time * 1e6 / static_cast<double>(stream.events.size())};
+    return {heap->statistics().peak_mapped, time * 1e6 / static_cast<double>(stream.events.size())};
 }
 
 void add_rows(std::vector<Row>& rows, const AllocationStream& stream, double bar) {

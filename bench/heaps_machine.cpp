@@ -13,8 +13,7 @@ namespace frostline::bench {
 HeapMachine::HeapMachine(std::uint64_t memory_bytes)
     : driver_(emulated_driver(fmt::format("memory={}MiB", memory_bytes / kMib))),
       context_(expect(CudaContext::create(driver_, 0))),
-      memory_bytes_(memory_bytes) {
-}
+      memory_bytes_(memory_bytes) {}
 
 std::unique_ptr<DeviceHeap> HeapMachine::heap(std::uint64_t chunk_bytes) const {
     return expect(make_device_heap(

@@ -39,9 +39,9 @@ struct Size {
 };
 // A batch of 64 MiB is 640 GB: in chunks of 2 MiB it would take more mappings than the kernel
 // allows a process.
-constexpr std::array kSizes = {
-    Size{"512 B", 512}, Size{"4 KiB", 4096}, Size{"64 KiB", 65536}, Size{"2 MiB", 2 * kMib},
-    Size{"64 MiB, chunks of 64 MiB", 64 * kMib, 64 * kMib}};
+constexpr std::array kSizes = {Size{"512 B", 512}, Size{"4 KiB", 4096}, Size{"64 KiB", 65536},
+                               Size{"2 MiB", 2 * kMib},
+                               Size{"64 MiB, chunks of 64 MiB", 64 * kMib, 64 * kMib}};
 
 enum class Order { one_by_one, last_first, shuffled };
 
@@ -94,7 +94,8 @@ double batches_ns(Batch& batch, const OtherAllocator& other, std::uint64_t size_
                    kBatch,
                    [&] {
                        void* const block = other.allocate(size_bytes);
-                       if (block == nullptr) throw std::runtime_error(other.name + " has no memory");
+                       if (block == nullptr)
+                           throw std::runtime_error(other.name + " has no memory");
                        return block;
                    },
                    other.free);
@@ -212,7 +213,9 @@ std::vector<Row> pair_rows() {
             const PairTimes times = time_pairs(*heap, others, size.bytes, order);
             const bool even = size.bytes == 4096 && order == Order::shuffled;
             add_rows(rows, fmt::format("{}, {}", size.name, words(order)), times, others,
-                     size.bytes >= 2 * kMib ? kTimesFaster : even ? 1 : 0);
+                     size.bytes >= 2 * kMib ? kTimesFaster
+                     : even                 ? 1
+                                            : 0);
         }
     }
     for (const Size& size : {kSizes[1], kSizes[3]}) add_thread_rows(rows, machine, size);

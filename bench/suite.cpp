@@ -58,10 +58,10 @@ void print_table(const std::vector<Row>& rows) {
     fmt::print("{:<44} {:>10} {:<8} {:>10} {:>9} {:>14} {:>7}  {:<9} {}\n", "name", "median",
                "unit", "baseline", "ratio", "bar", "spread", "label", "compared with");
     for (const Row& row : rows) {
-        const std::string bar =
-            row.bar == 0 ? ""
-                         : fmt::format("{}{:.4g} {}", row.at_most ? "<=" : ">=", row.bar,
-                                       row.met() ? "met" : "missed");
+        const std::string bar = row.bar == 0
+                                    ? ""
+                                    : fmt::format("{}{:.4g} {}", row.at_most ? "<=" : ">=", row.bar,
+                                                  row.met() ? "met" : "missed");
         fmt::print("{:<44} {:>10.2f} {:<8} {:>10.2f} {:>9.4g} {:>14} {:>6.0f}%  {:<9} {}\n",
                    row.name, row.value, row.unit, row.baseline_value, row.ratio, bar,
                    row.spread * 100, row.label, row.baseline);

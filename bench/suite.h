@@ -20,8 +20,8 @@ struct Row {
     double baseline_value = 0;
     double ratio = 0;
     double spread = 0;
-    std::string label;  ///< real, emulated or simulated
-    double bar = 0;     ///< what the ratio is to reach; 0: no such bar
+    std::string label;     ///< real, emulated or simulated
+    double bar = 0;        ///< what the ratio is to reach; 0: no such bar
     bool at_most = false;  ///< the bar is the most that it may be, not the least
 
     bool met() const { return at_most ? ratio <= bar : ratio >= bar; }
