@@ -25,7 +25,7 @@ struct Replay {
 };
 
 Replay replay(const AllocationStream& stream) {
-    const HeapMachine machine(stream.peak_live_bytes * 2 + 64 * kMib);
+    const HeapMachine machine(stream.peak_live_bytes / kMib * 2 * kMib + 64 * kMib);
     const auto heap = machine.heap();
     std::vector<void*> blocks(stream.blocks);
     const double time = seconds([&] {

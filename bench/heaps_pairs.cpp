@@ -9,13 +9,14 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <latch>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -153,20 +154,21 @@ double processor_s() {
 
 ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned threads) {
     std::latch ready(threads + 1);
-    std::atomic<bool> failed{false};
+    std::mutex mutex;
+    std::string failure;  // under mutex
     std::vector<double> spent(threads);
     std::vector<std::thread> running;
     for (unsigned i = 0; i < threads; ++i) {
         running.emplace_back([&, i] {
+            Batch batch(Order::shuffled);
+            ready.arrive_and_wait();
             try {
-                Batch batch(Order::shuffled);
-                (void)batches_ns(batch, heap, size_bytes, 2);
-                ready.arrive_and_wait();
                 const double start = processor_s();
                 (void)batches_ns(batch, heap, size_bytes, kThreadRounds);
                 spent[i] = processor_s() - start;
-            } catch (const std::exception&) {
-                failed = true;
+            } catch (const std::exception& error) {
+                const std::lock_guard lock(mutex);
+                failure = error.what();
             }
         });
     }
@@ -174,7 +176,7 @@ ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned th
     const double wall_s = seconds([&] {
         for (std::thread& thread : running) thread.join();
     });
-    if (failed) throw std::runtime_error("a thread's allocations failed");
+    if (!failure.empty()) throw std::runtime_error(failure);
     return {wall_s, std::accumulate(spent.begin(), spent.end(), 0.0) / threads};
 }
 

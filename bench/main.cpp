@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace frostline::bench {
@@ -58,15 +59,30 @@ int run(const std::vector<std::string>& words) {
     return fail(fmt::format("no suite '{}'; ./run bench lists them", words[0]));
 }
 
+// Two things are decided when a program starts, so it starts itself again if they are not as they
+// should be; false after they were set for that. libpmem is to use its persistent-memory paths on
+// tmpfs. And the loader is to keep room for thread-local data of libraries that come late, which
+// jemalloc needs more of than there is.
+bool start_settings_are_in_force() {
+    constexpr std::string_view kRoom = "glibc.rtld.optional_static_tls=16384";
+    const char* const known = std::getenv("GLIBC_TUNABLES");
+    const std::string tunables = known == nullptr ? "" : known;
+    const bool has_room = tunables.find(kRoom) != std::string::npos;
+    if (has_room && std::getenv("PMEM_IS_PMEM_FORCE") != nullptr) return true;
+    if (!has_room) {
+        const std::string more = tunables + (tunables.empty() ? "" : ":") + std::string(kRoom);
+        if (setenv("GLIBC_TUNABLES", more.c_str(), 1) != 0) return true;  // no memory: as it is
+    }
+    return setenv("PMEM_IS_PMEM_FORCE", "1", 1) != 0;
+}
+
 }  // namespace
 }  // namespace frostline::bench
 
 int main(int argc, char** argv) {
-    // Makes libpmem use its persistent-memory paths on tmpfs. It reads this once, when it is
-    // loaded, so the program starts itself again.
-    if (std::getenv("PMEM_IS_PMEM_FORCE") == nullptr) {
-        if (setenv("PMEM_IS_PMEM_FORCE", "1", 1) == 0) (void)execv("/proc/self/exe", argv);
-        return frostline::bench::fail("cannot start again with PMEM_IS_PMEM_FORCE=1");
+    if (!frostline::bench::start_settings_are_in_force()) {
+        (void)execv("/proc/self/exe", argv);
+        return frostline::bench::fail("cannot start again with other settings");
     }
     try {
         return frostline::bench::run({argv + 1, argv + argc});
