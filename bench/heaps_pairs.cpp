@@ -24,10 +24,15 @@ namespace frostline::bench {
 namespace {
 
 constexpr std::size_t kBatch = 10'000;
-constexpr unsigned kOurRounds = 10;  // of batches in a sample: ours are short
-constexpr unsigned kThreadRounds = 40;
-constexpr int kRepetitions = 15;
-constexpr int kWarmUps = 8;
+// A sample is one batch, because a short one is seldom interrupted by other programs; the median
+// leaves out those that were.
+constexpr int kTurns = 15;
+constexpr int kOursInATurn = 3;
+constexpr int kFewTurns = 5;  // for an allocator that takes longer than kSlowNs
+constexpr double kSlowNs = 5000;
+constexpr int kWarmUps = 80;  // batches, so that the heap has seen that it no longer grows
+constexpr unsigned kThreadRounds = 10;
+constexpr int kThreadTurns = 21;
 constexpr double kBudgetNs = 40;
 constexpr double kTimesFaster = 5;
 constexpr double kTwoThreads = 1.8;
@@ -80,7 +85,7 @@ struct Batch {
     std::vector<void*> held = std::vector<void*>(blocks);
 };
 
-double batches_ns(Batch& batch, DeviceHeap& heap, std::uint64_t size_bytes, unsigned rounds) {
+double batches_ns(Batch& batch, DeviceHeap& heap, std::uint64_t size_bytes, unsigned rounds = 1) {
     const std::size_t pairs = rounds * kBatch;
     return kNsPerSecond / static_cast<double>(pairs) * seconds([&] {
                batch.run(
@@ -89,7 +94,7 @@ double batches_ns(Batch& batch, DeviceHeap& heap, std::uint64_t size_bytes, unsi
            });
 }
 
-double batches_ns(Batch& batch, const OtherAllocator& other, std::uint64_t size_bytes) {
+double batch_ns(Batch& batch, const OtherAllocator& other, std::uint64_t size_bytes) {
     return kNsPerSecond / kBatch * seconds([&] {
                batch.run(
                    kBatch,
@@ -111,14 +116,22 @@ struct PairTimes {
 PairTimes time_pairs(DeviceHeap& heap, const std::vector<OtherAllocator>& others,
                      std::uint64_t size_bytes, Order order) {
     Batch batch(order);
+    (void)batches_ns(batch, heap, size_bytes, kWarmUps);
     std::vector<double> ours;
     std::vector<std::vector<double>> theirs(others.size());
-    for (int i = -kWarmUps; i < kRepetitions; ++i) {
-        const double our_ns = batches_ns(batch, heap, size_bytes, kOurRounds);
-        if (i >= 0) ours.push_back(our_ns);
-        for (std::size_t k = 0; k < others.size() && i >= -1; ++k) {
-            const double their_ns = batches_ns(batch, others[k], size_bytes);
-            if (i >= 0) theirs[k].push_back(their_ns);
+    std::vector<int> turns(others.size());
+    for (std::size_t k = 0; k < others.size(); ++k) {
+        turns[k] = batch_ns(batch, others[k], size_bytes) > kSlowNs ? kFewTurns : kTurns;
+    }
+    for (int turn = 0; turn < kTurns; ++turn) {
+        (void)batches_ns(batch, heap, size_bytes);  // what the others left in the caches goes
+        for (int i = 0; i < kOursInATurn; ++i) {
+            ours.push_back(batches_ns(batch, heap, size_bytes));
+        }
+        for (std::size_t k = 0; k < others.size(); ++k) {
+            if (turn >= turns[k]) continue;
+            (void)batch_ns(batch, others[k], size_bytes);
+            theirs[k].push_back(batch_ns(batch, others[k], size_bytes));
         }
     }
     PairTimes times{summarize(std::move(ours)), {}};
@@ -183,7 +196,7 @@ ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned th
 void add_thread_rows(std::vector<Row>& rows, const HeapMachine& machine, const Size& size) {
     const auto heap = machine.heap(size.chunk_bytes);
     std::array<std::vector<double>, 4> rates;  // wall of 2 threads and 1, processor of 2 and 1
-    for (int i = -kWarmUps; i < kRepetitions; ++i) {
+    for (int i = -kFewTurns; i < kThreadTurns; ++i) {
         for (const unsigned threads : {2U, 1U}) {
             const ThreadsTime time = time_threads(*heap, size.bytes, threads);
             const double pairs = threads * kThreadRounds * kBatch / 1e6;

@@ -27,7 +27,7 @@ std::vector<Row> heaps_suite() {
     double load = 0;
     if (getloadavg(&load, 1) == 1) fmt::print("load average at the start: {:.2f}\n", load);
     std::vector<Row> rows;
-    for (const auto& part : {cost_rows, fragmentation_rows, endurance_rows, pair_rows}) {
+    for (const auto& part : {pair_rows, fragmentation_rows, endurance_rows, cost_rows}) {
         for (Row& row : part()) rows.push_back(std::move(row));
     }
     return rows;
