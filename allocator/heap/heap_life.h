@@ -186,6 +186,7 @@ Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
     settle_others(kNoStream);
     const std::uint64_t before = backed_bytes();
     give_up_idle(UINT64_MAX, false, nullptr);
+    if constexpr (KeepsSpares<Backing>) backing_->release_spare();
     return before - backed_bytes();
 }
 
