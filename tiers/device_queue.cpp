@@ -32,16 +32,11 @@ DeviceQueue::DeviceQueue(const DeviceCopies& copies, CUdeviceptr addresses, Cuda
     : copies_(copies),
       addresses_(addresses),
       stream_(std::move(stream)),
-      slots_(std::move(slots)) {}
+      slots_(std::move(slots)),
+      staging_({.context = copies.context(), .buffers = kDepth, .buffer_bytes = kStagingBytes}) {}
 
 DeviceQueue::~DeviceQueue() {
     FROSTLINE_CHECK(in_flight_ == 0, "a queue of device copies ends with copies in flight");
-    const CudaDriver& driver = copies_.context()->driver();
-    for (std::byte* const buffer : staging_) {
-        if (buffer == nullptr) continue;
-        (void)copies_.context()->run(
-            [&] { return driver.check("cuMemFreeHost", driver.cuMemFreeHost(buffer)); });
-    }
 }
 
 TransferPiece DeviceQueue::next_piece(const Extent& extent, std::uint64_t offset,
@@ -57,20 +52,6 @@ TransferPiece DeviceQueue::next_piece(const Extent& extent, std::uint64_t offset
         return {std::min({rest, reach->size_bytes, kStagingBytes}), false};
     }
     return {std::min(rest, kStagingBytes), false};
-}
-
-Result<std::span<std::byte>> DeviceQueue::staging(std::size_t slot) noexcept {
-    std::byte*& buffer = staging_.at(slot);
-    if (buffer == nullptr) {
-        const CudaDriver& driver = copies_.context()->driver();
-        void* made = nullptr;
-        FROSTLINE_TRY_VOID(copies_.context()->run([&] {
-            return driver.check("cuMemHostAlloc", driver.cuMemHostAlloc(&made, kStagingBytes,
-                                                                        CU_MEMHOSTALLOC_PORTABLE));
-        }));
-        buffer = static_cast<std::byte*>(made);
-    }
-    return std::span(buffer, kStagingBytes);
 }
 
 void DeviceQueue::push(const Transfer& transfer) noexcept {

@@ -5,9 +5,9 @@
 
 #include "tiers/cuda_stream.h"
 #include "tiers/device_copies.h"
+#include "tiers/pinned_staging.h"
 #include "tiers/tier.h"
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -31,7 +31,9 @@ class DeviceQueue final : public TransferQueue {
     std::size_t depth() const noexcept override { return kDepth; }
     TransferPiece next_piece(const Extent& extent, std::uint64_t offset,
                              const std::byte* memory) const noexcept override;
-    Result<std::span<std::byte>> staging(std::size_t slot) noexcept override;
+    Result<std::span<std::byte>> staging(std::size_t slot) noexcept override {
+        return staging_.buffer(slot);
+    }
     void push(const Transfer& transfer) noexcept override;
     TransferEnd wait() noexcept override;
 
@@ -53,7 +55,7 @@ class DeviceQueue final : public TransferQueue {
     std::vector<InFlight> slots_;  // a ring of kDepth
     std::size_t oldest_ = 0;
     std::size_t in_flight_ = 0;
-    std::array<std::byte*, kDepth> staging_{};
+    PinnedStaging staging_;
 };
 
 }  // namespace frostline

@@ -116,12 +116,12 @@ TEST_F(DeviceRangeTest, C05_ResumeIsAllOrNothingAndOnlyOnce) {
     ASSERT_TRUE(range->evict(*dram_).has_value());
     EXPECT_EQ(range->evict(*dram_).error().code(), Errc::not_found) << "it is evicted";
     for (const char* function : {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemcpyHtoDAsync",
-                                 "cuEventRecord", "cuEventSynchronize", "cuMemHostAlloc"}) {
+                                 "cuEventRecord", "cuEventSynchronize", "cuMemHostRegister"}) {
         device_->trim();
         refuse(function, CUDA_ERROR_OUT_OF_MEMORY);
         const auto resumed = range->resume();
         if (resumed) {  // staging is made once
-            ASSERT_STREQ(function, "cuMemHostAlloc");
+            ASSERT_STREQ(function, "cuMemHostRegister");
             ASSERT_TRUE(range->evict(*dram_).has_value());
             continue;
         }
