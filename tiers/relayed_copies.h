@@ -56,8 +56,8 @@ class RelayedCopies {
     void push_file_transfers();
     void push_file_transfers_of(Buffer& buffer);
     void progress();
-    void end_device();
-    void end_file();
+    void end_device(const TransferEnd& end);
+    void end_file(const TransferEnd& end);
     void end_file_stage_if_complete(Buffer& buffer);
     void finish(Buffer& buffer);
 
