@@ -108,6 +108,7 @@ TEST_F(PinnedStagingTest, AKernelWithoutHugePagesGivesSmallOnes) {
 }
 
 TEST_F(PinnedStagingTest, WhatTheDriverDoesNotLetGoOfStaysMapped) {
+    const auto context = gpu_->context();  // which outlives the staging
     std::byte* memory = nullptr;
     {
         PinnedStaging staging = this->staging();
