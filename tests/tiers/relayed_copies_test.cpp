@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
+#include <new>
+#include <optional>
 #include <ostream>
-#include <tuple>
 #include <vector>
 
 namespace frostline {
@@ -97,7 +97,7 @@ class ModelTier final : public InertTier {
     ModelTier(TierKind kind, const Medium& medium, std::uint64_t& now_ns)
         : InertTier({.kind = kind}), medium_(medium), now_ns_(now_ns) {}
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
-        return std::unique_ptr<TransferQueue>(new ModelQueue(medium_, now_ns_));
+        return std::unique_ptr<TransferQueue>(new (std::nothrow) ModelQueue(medium_, now_ns_));
     }
 
    private:
