@@ -5,7 +5,7 @@
 
 #include "tiers/cuda_stream.h"
 #include "tiers/device_copies.h"
-#include "tiers/pinned_staging.h"
+#include "tiers/staging_pages.h"
 #include "tiers/tier.h"
 
 #include <cstddef>
@@ -55,7 +55,7 @@ class DeviceQueue final : public TransferQueue {
     std::vector<InFlight> slots_;  // a ring of kDepth
     std::size_t oldest_ = 0;
     std::size_t in_flight_ = 0;
-    PinnedStaging staging_;
+    StagingPages staging_;
 };
 
 }  // namespace frostline

@@ -1,5 +1,5 @@
 // A page is the unit: small enough that a queue of few copies pins little.
-#include "tiers/pinned_staging.h"
+#include "tiers/staging_pages.h"
 
 #include "tiers/check.h"
 
@@ -7,13 +7,13 @@
 
 namespace frostline {
 
-PinnedStaging::PinnedStaging(Options options) : options_(std::move(options)) {
+StagingPages::StagingPages(Options options) : options_(std::move(options)) {
     FROSTLINE_CHECK(options_.buffer_bytes > 0 && kHugePageBytes % options_.buffer_bytes == 0,
                     "staging buffers must divide a huge page");
     pages_.resize((options_.buffers + buffers_per_page() - 1) / buffers_per_page());
 }
 
-PinnedStaging::~PinnedStaging() {
+StagingPages::~StagingPages() {
     const CudaDriver& driver = options_.context->driver();
     for (const Page& page : pages_) {
         if (page.memory == nullptr) continue;
@@ -28,14 +28,14 @@ PinnedStaging::~PinnedStaging() {
     }
 }
 
-Result<std::span<std::byte>> PinnedStaging::buffer(std::size_t index) noexcept {
+Result<std::span<std::byte>> StagingPages::buffer(std::size_t index) noexcept {
     const std::size_t page = index / buffers_per_page();
     if (pages_.at(page).memory == nullptr) FROSTLINE_TRY_VOID(pin(page));
     const std::uint64_t offset = index % buffers_per_page() * options_.buffer_bytes;
     return std::span(pages_[page].memory + offset, options_.buffer_bytes);
 }
 
-Result<void> PinnedStaging::pin(std::size_t index) noexcept {
+Result<void> StagingPages::pin(std::size_t index) noexcept {
     if (memory_.bytes().empty()) {
         FROSTLINE_TRY(memory_,
                       HugePageMemory::map(*options_.calls, pages_.size() * kHugePageBytes));
@@ -50,7 +50,7 @@ Result<void> PinnedStaging::pin(std::size_t index) noexcept {
     return ok();
 }
 
-Result<void> PinnedStaging::register_page(std::byte* memory) const noexcept {
+Result<void> StagingPages::register_page(std::byte* memory) const noexcept {
     const CudaDriver& driver = options_.context->driver();
     FROSTLINE_TRY_VOID(driver.need({CudaFeature::host_registration}));
     return options_.context->run([&] {
@@ -60,7 +60,7 @@ Result<void> PinnedStaging::register_page(std::byte* memory) const noexcept {
     });
 }
 
-Result<std::byte*> PinnedStaging::allocate_page() const noexcept {
+Result<std::byte*> StagingPages::allocate_page() const noexcept {
     const CudaDriver& driver = options_.context->driver();
     void* made = nullptr;
     FROSTLINE_TRY_VOID(options_.context->run([&] {

@@ -17,7 +17,7 @@
 namespace frostline {
 
 /// Not thread-safe.
-class PinnedStaging {
+class StagingPages {
    public:
     struct Options {
         std::shared_ptr<const CudaContext> context;
@@ -27,11 +27,11 @@ class PinnedStaging {
     };
 
     /// Takes no memory for the buffers yet. May throw std::bad_alloc.
-    explicit PinnedStaging(Options options);
-    PinnedStaging(const PinnedStaging&) = delete;
-    PinnedStaging& operator=(const PinnedStaging&) = delete;
+    explicit StagingPages(Options options);
+    StagingPages(const StagingPages&) = delete;
+    StagingPages& operator=(const StagingPages&) = delete;
     /// No copy may use the buffers any longer.
-    ~PinnedStaging();
+    ~StagingPages();
 
     /// The `index`-th buffer, always the same memory. Errors: out_of_memory, the driver's; another
     /// try may succeed.

@@ -1,6 +1,6 @@
 // Proves that the staging of a GPU's copies lies in huge pages that the driver knows, that it costs
 // no more than is needed, and that it is done without where something is refused.
-#include "tiers/pinned_staging.h"
+#include "tiers/staging_pages.h"
 #include "tests/tiers/emulated_gpu.h"
 #include "tests/tiers/faulty_system_calls.h"
 #include "tests/tiers/huge_pages.h"
@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-class PinnedStagingTest : public testing::Test {
+class StagingPagesTest : public testing::Test {
    protected:
-    PinnedStaging staging() const {
-        return PinnedStaging({.context = gpu_->context(),
-                              .buffers = 5,
-                              .buffer_bytes = kMiB,
-                              .calls = &faulty_system_calls()});
+    StagingPages staging() const {
+        return StagingPages({.context = gpu_->context(),
+                             .buffers = 5,
+                             .buffer_bytes = kMiB,
+                             .calls = &faulty_system_calls()});
     }
     bool known_to_the_driver(const std::byte* memory) const {
         unsigned type = 0;
@@ -41,7 +41,7 @@ class PinnedStagingTest : public testing::Test {
     EmulatedGpu gpu_{"memory=16MiB"};
 };
 
-TEST_F(PinnedStagingTest, TheDevicesQueueStagesInHugePages) {
+TEST_F(StagingPagesTest, TheDevicesQueueStagesInHugePages) {
     const auto device =
         *DeviceTier::create({.context = gpu_->context(), .capacity_bytes = 4 * kMiB});
     const auto queue = *device->open_queue();
@@ -50,8 +50,8 @@ TEST_F(PinnedStagingTest, TheDevicesQueueStagesInHugePages) {
     expect_huge_pages(buffer.data());
 }
 
-TEST_F(PinnedStagingTest, AHugePageIsRegisteredWhenItIsFirstNeeded) {
-    PinnedStaging staging = this->staging();
+TEST_F(StagingPagesTest, AHugePageIsRegisteredWhenItIsFirstNeeded) {
+    StagingPages staging = this->staging();
     EXPECT_EQ(calls("cuMemHostRegister"), 0U);
     const std::span<std::byte> first = *staging.buffer(0);
     const std::span<std::byte> second = *staging.buffer(1);
@@ -68,9 +68,9 @@ TEST_F(PinnedStagingTest, AHugePageIsRegisteredWhenItIsFirstNeeded) {
     }
 }
 
-TEST_F(PinnedStagingTest, ADriverThatRegistersNothingAllocatesThem) {
+TEST_F(StagingPagesTest, ADriverThatRegistersNothingAllocatesThem) {
     gpu_->limit_registration(kMiB);
-    PinnedStaging staging = this->staging();
+    StagingPages staging = this->staging();
     const std::span<std::byte> first = *staging.buffer(0);
     const std::span<std::byte> second = *staging.buffer(1);
     EXPECT_EQ(calls("cuMemHostAlloc"), 1U);
@@ -81,8 +81,8 @@ TEST_F(PinnedStagingTest, ADriverThatRegistersNothingAllocatesThem) {
     EXPECT_EQ(calls("cuMemHostAlloc"), 1U) << "it is asked for each page";
 }
 
-TEST_F(PinnedStagingTest, AfterARefusalTheNextTrySucceeds) {
-    PinnedStaging staging = this->staging();
+TEST_F(StagingPagesTest, AfterARefusalTheNextTrySucceeds) {
+    StagingPages staging = this->staging();
     gpu_->plant_fault("cuMemHostRegister", 1, CUDA_ERROR_OUT_OF_MEMORY);
     gpu_->plant_fault("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY);
     const auto refused = staging.buffer(3);
@@ -91,8 +91,8 @@ TEST_F(PinnedStagingTest, AfterARefusalTheNextTrySucceeds) {
     EXPECT_TRUE(known_to_the_driver(staging.buffer(3)->data()));
 }
 
-TEST_F(PinnedStagingTest, WithoutAddressesThereIsAnErrorAndTheNextTrySucceeds) {
-    PinnedStaging staging = this->staging();
+TEST_F(StagingPagesTest, WithoutAddressesThereIsAnErrorAndTheNextTrySucceeds) {
+    StagingPages staging = this->staging();
     {
         const FaultInjection fault({.call = Call::mmap, .error = ENOMEM});
         EXPECT_EQ(staging.buffer(0).error().code(), Errc::out_of_memory);
@@ -100,18 +100,18 @@ TEST_F(PinnedStagingTest, WithoutAddressesThereIsAnErrorAndTheNextTrySucceeds) {
     EXPECT_TRUE(known_to_the_driver(staging.buffer(0)->data()));
 }
 
-TEST_F(PinnedStagingTest, AKernelWithoutHugePagesGivesSmallOnes) {
-    PinnedStaging staging = this->staging();
+TEST_F(StagingPagesTest, AKernelWithoutHugePagesGivesSmallOnes) {
+    StagingPages staging = this->staging();
     const FaultInjection fault({.call = Call::madvise, .error = EINVAL});
     EXPECT_TRUE(known_to_the_driver(staging.buffer(0)->data()));
     EXPECT_EQ(fault.injected(), 1U);
 }
 
-TEST_F(PinnedStagingTest, WhatTheDriverDoesNotLetGoOfStaysMapped) {
+TEST_F(StagingPagesTest, WhatTheDriverDoesNotLetGoOfStaysMapped) {
     const auto context = gpu_->context();  // which outlives the staging
     std::byte* memory = nullptr;
     {
-        PinnedStaging staging = this->staging();
+        StagingPages staging = this->staging();
         memory = staging.buffer(0)->data();
         gpu_->plant_fault("cuMemHostUnregister", 1, CUDA_ERROR_UNKNOWN);
     }

@@ -116,9 +116,9 @@ std::ostream& operator<<(std::ostream& out, const Speeds& speeds) {
                << " GB/s, " << (speeds.down ? "down" : "up");
 }
 
-class RelayedCopiesTest : public testing::TestWithParam<Speeds> {};
+class RelayedPaceTest : public testing::TestWithParam<Speeds> {};
 
-TEST_P(RelayedCopiesTest, TheSlowerOfTheTwoIsNeverIdle) {
+TEST_P(RelayedPaceTest, TheSlowerOfTheTwoIsNeverIdle) {
     const Speeds& speeds = GetParam();
     std::uint64_t now_ns = 0;
     ModelTier device(TierKind::device, {.gb_per_s = speeds.link_gb_per_s}, now_ns);
@@ -152,7 +152,7 @@ TEST_P(RelayedCopiesTest, TheSlowerOfTheTwoIsNeverIdle) {
     EXPECT_GT(kCopies * kBytes / static_cast<double>(now_ns), 0.95 * slower);
 }
 
-INSTANTIATE_TEST_SUITE_P(Speeds, RelayedCopiesTest, [] {
+INSTANTIATE_TEST_SUITE_P(Speeds, RelayedPaceTest, [] {
     std::vector<Speeds> all;
     for (const double link : {1.0, 4.0, 8.0}) {
         for (const double disk : {1.0, 3.0, 7.0}) {
