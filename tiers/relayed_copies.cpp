@@ -15,7 +15,6 @@ RelayedCopies::RelayedCopies(CopyQueue& queue, Tier& source, Tier& target,
                              const std::atomic<bool>& stopping)
     : queue_(queue),
       source_(source),
-      target_(target),
       device_(source.info().kind == TierKind::device ? source : target),
       file_(source.info().kind == TierKind::device ? target : source),
       stopping_(stopping) {}

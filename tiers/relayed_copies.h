@@ -63,7 +63,6 @@ class RelayedCopies {
 
     CopyQueue& queue_;
     Tier& source_;
-    Tier& target_;
     Tier& device_;
     Tier& file_;
     const std::atomic<bool>& stopping_;

@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
+#include <new>
+#include <optional>
 #include <ostream>
-#include <tuple>
 #include <vector>
 
 namespace frostline {
@@ -97,7 +97,7 @@ class ModelTier final : public InertTier {
     ModelTier(TierKind kind, const Medium& medium, std::uint64_t& now_ns)
         : InertTier({.kind = kind}), medium_(medium), now_ns_(now_ns) {}
     Result<std::unique_ptr<TransferQueue>> open_queue() noexcept override {
-        return std::unique_ptr<TransferQueue>(new ModelQueue(medium_, now_ns_));
+        return std::unique_ptr<TransferQueue>(new (std::nothrow) ModelQueue(medium_, now_ns_));
     }
 
    private:
@@ -116,9 +116,9 @@ std::ostream& operator<<(std::ostream& out, const Speeds& speeds) {
                << " GB/s, " << (speeds.down ? "down" : "up");
 }
 
-class RelayedCopiesPace : public testing::TestWithParam<Speeds> {};
+class RelayedPaceTest : public testing::TestWithParam<Speeds> {};
 
-TEST_P(RelayedCopiesPace, TheSlowerOfTheTwoIsNeverIdle) {
+TEST_P(RelayedPaceTest, TheSlowerOfTheTwoIsNeverIdle) {
     const Speeds& speeds = GetParam();
     std::uint64_t now_ns = 0;
     ModelTier device(TierKind::device, {.gb_per_s = speeds.link_gb_per_s}, now_ns);
@@ -152,7 +152,7 @@ TEST_P(RelayedCopiesPace, TheSlowerOfTheTwoIsNeverIdle) {
     EXPECT_GT(kCopies * kBytes / static_cast<double>(now_ns), 0.95 * slower);
 }
 
-INSTANTIATE_TEST_SUITE_P(Speeds, RelayedCopiesPace, [] {
+INSTANTIATE_TEST_SUITE_P(Speeds, RelayedPaceTest, [] {
     std::vector<Speeds> all;
     for (const double link : {1.0, 4.0, 8.0}) {
         for (const double disk : {1.0, 3.0, 7.0}) {
