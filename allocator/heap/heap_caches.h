@@ -50,11 +50,18 @@ class HeapCaches : public std::enable_shared_from_this<HeapCaches> {
     /// thread is ending; it does without a cache then.
     HeapThread* enter() noexcept;
 
-    /// Calls `visit` with each cache, of whatever thread.
+    /// Calls `visit` with each cache, of whatever thread, while its thread is kept from it; the
+    /// caller holds no cache's lock. One barrier serves for all caches.
     template <class Visit>
-    void for_each(Visit&& visit) const {
+    void for_each_locked(Visit&& visit) const {
         const std::lock_guard lock(mutex_);
-        for (const auto& cache : caches_) visit(*cache);
+        for (const auto& cache : caches_) cache->lock.want();
+        process_barrier();
+        for (const auto& cache : caches_) {
+            cache->lock.wait_for_owner();
+            visit(*cache);
+            cache->lock.give_back();
+        }
     }
 
    private:

@@ -44,14 +44,14 @@ Result<void*> Heap<Backing>::allocate(std::uint64_t size_bytes, StreamHandle str
     request.block_bytes = block_bytes_for(size_bytes, alignment_bytes);
     ThreadCache* const cache = thread == nullptr ? nullptr : thread->cache;
     if (cache != nullptr && alignment_bytes <= HeapSpace::kUnitBytes) [[likely]] {
-        cache->lock();
+        cache->lock.lock();
         const CachedBlock block = cache->pop({request.block_bytes, request.tag});
         if (block.record != nullptr) [[likely]] {
             begin_life(request, block, *cache);
-            cache->unlock();
+            cache->lock.unlock();
             return reinterpret_cast<void*>(block.address);
         }
-        cache->unlock();
+        cache->lock.unlock();
     }
     return allocate_slowly(request, cache, stream);
 }
@@ -73,9 +73,9 @@ Result<void*> Heap<Backing>::allocate_slowly(Request request, ThreadCache* cache
             return reinterpret_cast<void*>(block.address);
         }
     }
-    cache->lock();
+    cache->lock.lock();
     begin_life(request, block, *cache);
-    cache->unlock();
+    cache->lock.unlock();
     return reinterpret_cast<void*>(block.address);
 }
 
@@ -204,15 +204,15 @@ Result<void> Heap<Backing>::end_life(void* start, const std::uint64_t* size_byte
     }
     ThreadCache& cache = *thread->cache;
     const CacheKey key(found.block_bytes, record.stream);
-    cache.lock();
+    cache.lock.lock();
     count_death(block, found.block_bytes, cache);
     if (cache.push(key, block)) [[likely]] {
-        cache.unlock();
+        cache.lock.unlock();
         return ok();
     }
     const std::vector<CachedBlock> others = cache.take_bin(key);
     const bool kept = cache.push(key, block);
-    cache.unlock();
+    cache.lock.unlock();
     const std::lock_guard lock(mutex_);
     for (const CachedBlock& other : others) accept(other);
     if (!kept) accept(block);
@@ -223,9 +223,9 @@ template <HeapBacking Backing>
 void Heap<Backing>::end_life_slowly(CachedBlock block, std::uint64_t block_bytes,
                                     HeapThread* thread) noexcept {
     if (thread != nullptr) {
-        thread->cache->lock();
+        thread->cache->lock.lock();
         count_death(block, block_bytes, *thread->cache);
-        thread->cache->unlock();
+        thread->cache->lock.unlock();
     }
     const std::lock_guard lock(mutex_);
     if (thread == nullptr) count_death(block, block_bytes, uncached_);

@@ -112,8 +112,7 @@ std::string Heap<Backing>::trace() const {
         const std::lock_guard lock(mutex_);
         lists.push_back(uncached_.events);
     }
-    caches_->for_each([&](ThreadCache& cache) {
-        const std::lock_guard lock(cache);
+    caches_->for_each_locked([&](const ThreadCache& cache) {
         lists.push_back(cache.events);
     });
     return HeapTrace::text(lists);
@@ -194,14 +193,12 @@ template <HeapBacking Backing>
 HeapStatistics Heap<Backing>::statistics() const noexcept {
     const std::lock_guard lock(mutex_);
     CacheCounts sum = uncached_.counts;
-    caches_->for_each([&](ThreadCache& cache) {
-        cache.lock();
+    caches_->for_each_locked([&](const ThreadCache& cache) {
         sum.live_bytes += cache.counts.live_bytes;
         sum.live_block_bytes += cache.counts.live_block_bytes;
         sum.live_blocks += cache.counts.live_blocks;
         sum.births += cache.counts.births;
         sum.cached_bytes += cache.counts.cached_bytes;
-        cache.unlock();
     });
     HeapStatistics statistics;
     statistics.live = static_cast<std::uint64_t>(sum.live_bytes);

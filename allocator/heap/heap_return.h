@@ -96,11 +96,9 @@ bool Heap<Backing>::poll_pending() noexcept {
 template <HeapBacking Backing>
 bool Heap<Backing>::drain_caches() noexcept {
     bool changed = false;
-    caches_->for_each([&](ThreadCache& cache) {
+    caches_->for_each_locked([&](ThreadCache& cache) {
         for (;;) {
-            cache.lock();
             const std::vector<CachedBlock> blocks = cache.take_next();
-            cache.unlock();
             if (blocks.empty()) break;
             for (const CachedBlock& block : blocks) accept(block);
             changed = true;

@@ -1,8 +1,6 @@
 // What is not on the way of every allocation.
 #include "allocator/heap/thread_cache.h"
 
-#include <sched.h>
-
 #include <new>
 #include <utility>
 
@@ -12,11 +10,6 @@ namespace {
 constexpr std::size_t kFirstBlocks = 16;
 
 }  // namespace
-
-// Somebody empties the cache, or the thread is in the middle of a call and lost its processor.
-void ThreadCache::wait() noexcept {
-    sched_yield();
-}
 
 bool ThreadCache::claim(Bin& bin, CacheKey key) noexcept {
     if (!bin.blocks.empty()) return false;

@@ -1,16 +1,16 @@
 // Blocks that a thread freed, ready for its next request of the same size on the same stream. One
 // thread uses a cache; others empty it when memory is short.
 //
-// Rule: everything in it is touched under its own lock, which its thread takes uncontended for each
-// allocation and each free, and others only to empty it. Whoever holds it takes no other lock. A
+// Rule: everything in it is touched under its own lock, which its thread takes for each allocation
+// and each free, and others only to empty it. Whoever holds it takes no other lock. A
 // cached block's record says so (AllocationState::cached) and is nobody else's to touch.
 #pragma once
 
 #include "allocator/heap/allocation_record.h"
+#include "allocator/heap/cache_lock.h"
 #include "allocator/heap/heap_trace.h"
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -61,10 +61,8 @@ class ThreadCache {
     ThreadCache(const ThreadCache&) = delete;
     ThreadCache& operator=(const ThreadCache&) = delete;
 
-    void lock() noexcept {
-        while (locked_.exchange(true, std::memory_order_acquire)) wait();
-    }
-    void unlock() noexcept { locked_.store(false, std::memory_order_release); }
+    /// Its thread holds it in each call below, or others do while they empty it.
+    CacheLock lock;
 
     /// The block of this kind that came last; its record is null when there is none.
     CachedBlock pop(CacheKey key) noexcept {
@@ -72,6 +70,9 @@ class ThreadCache {
         if (bin.key != key || bin.blocks.empty()) return {};
         const CachedBlock block = bin.blocks.back();
         bin.blocks.pop_back();
+        // The next request of the kind will want its record, which is long out of the caches when
+        // many blocks were freed at once.
+        if (!bin.blocks.empty()) __builtin_prefetch(bin.blocks.back().record, 1);
         counts.cached_bytes -= key.block_bytes();
         return block;
     }
@@ -103,12 +104,10 @@ class ThreadCache {
         std::vector<CachedBlock> blocks;
     };
 
-    static void wait() noexcept;
     static bool claim(Bin& bin, CacheKey key) noexcept;
     static bool grow(Bin& bin) noexcept;
     std::vector<CachedBlock> take(Bin& bin) noexcept;
 
-    std::atomic<bool> locked_{false};
     std::array<Bin, kBins> bins_;
 };
 
