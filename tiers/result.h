@@ -18,9 +18,11 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
     Result(const Error& error) : tl::expected<T, Error>(tl::make_unexpected(error)) {}  // NOLINT
 };
 
-/// The value of a Result<void> that succeeded.
+/// The value of a Result<void> that succeeded. Not `{}`, which would first fill the room for an
+/// error with zeros.
 inline Result<void> ok() noexcept {
-    return {};
+    Result<void> done;
+    return done;
 }
 
 }  // namespace frostline

@@ -19,9 +19,8 @@ long membarrier(int command) noexcept {
 
 // A container may forbid the call; that is no error.
 bool has_process_barrier() noexcept {
-    static const bool registered =
-        membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 &&
-        membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+    static const bool registered = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 &&
+                                   membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
     return registered;
 }
 

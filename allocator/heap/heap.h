@@ -147,11 +147,15 @@ class Heap {
 
     // heap_fast.h
     Result<HeapThread*> thread_for(StreamHandle stream) noexcept;
+    static bool names(const HeapThread& thread, StreamHandle stream) noexcept {
+        return !Backing::kHasStreams || (thread.stream == stream && thread.tag != kNoStream);
+    }
     Result<StreamTag> admit(StreamHandle stream) noexcept;
     Result<void*> allocate_slowly(Request request, ThreadCache* cache,
                                   StreamHandle stream) noexcept;
     void begin_life(const Request& request, CachedBlock block, ThreadCache& cache) noexcept;
     void note_peak(CacheCounts& counts) noexcept;
+    void tell_peak(CacheCounts& counts) noexcept;
     void note_birth(CachedBlock block, ThreadCache& cache) noexcept;
     void note_death(CachedBlock block, ThreadCache& cache) noexcept;
     Found find(std::uint64_t address) const noexcept;
@@ -233,13 +237,14 @@ class Heap {
     static constexpr int kOwnFrames = 1;
     static constexpr int kMostTries = 8;  // at making room for one request
     static constexpr std::uint64_t kMostAlignment = std::uint64_t{2} << 20;
-    static constexpr std::int64_t kPeakStepBytes = std::int64_t{1} << 20;
+    static constexpr std::int64_t kLeastPeakStepBytes = std::int64_t{1} << 20;
     static constexpr std::uint32_t kNumbersInARecord = RecordArena::kRecordBytes / 8;
 
     const std::unique_ptr<Backing> backing_;
     const HeapOptions options_;
     const HeapAddresses addresses_;
     const std::uint64_t capacity_bytes_;
+    const std::int64_t peak_step_bytes_;
     const HeapClock clock_;
     const bool noting_;  // births and deaths are traced, or their places kept
     std::unique_ptr<ForkGuard> fork_guard_;

@@ -11,12 +11,10 @@ Result<HeapThread*> Heap<Backing>::thread_for(StreamHandle stream) noexcept {
     HeapThread* thread = caches_->find();
     if (thread == nullptr) thread = caches_->enter();
     if (thread == nullptr) return nullptr;
-    if constexpr (Backing::kHasStreams) {
-        if (thread->tag == kNoStream || thread->stream != stream) {
-            const std::lock_guard lock(mutex_);
-            FROSTLINE_TRY(thread->tag, admit(stream));
-            thread->stream = stream;
-        }
+    if (!names(*thread, stream)) {
+        const std::lock_guard lock(mutex_);
+        FROSTLINE_TRY(thread->tag, admit(stream));
+        thread->stream = stream;
     }
     return thread;
 }
@@ -39,7 +37,10 @@ Result<void*> Heap<Backing>::allocate(std::uint64_t size_bytes, StreamHandle str
     if (size_bytes > capacity_bytes_ || !usable(alignment_bytes)) [[unlikely]] {
         return refuse(size_bytes, alignment_bytes);
     }
-    FROSTLINE_TRY(HeapThread* const thread, thread_for(stream));
+    HeapThread* thread = caches_->find();
+    if (thread == nullptr || !names(*thread, stream)) [[unlikely]] {
+        FROSTLINE_TRY(thread, thread_for(stream));
+    }
     Request request{size_bytes, alignment_bytes, 0, thread == nullptr ? kNoStream : thread->tag};
     request.block_bytes = block_bytes_for(size_bytes, alignment_bytes);
     ThreadCache* const cache = thread == nullptr ? nullptr : thread->cache;
@@ -81,8 +82,9 @@ Result<void*> Heap<Backing>::allocate_slowly(Request request, ThreadCache* cache
 
 // The caller holds the cache's lock, and the block is nobody else's.
 template <HeapBacking Backing>
-void Heap<Backing>::begin_life(const Request& request, CachedBlock block,
-                               ThreadCache& cache) noexcept {
+[[gnu::always_inline]] inline void Heap<Backing>::begin_life(const Request& request,
+                                                             CachedBlock block,
+                                                             ThreadCache& cache) noexcept {
     if (cache.next_birth == cache.births_end) [[unlikely]] {
         cache.next_birth = next_birth_.fetch_add(kBirthsAtOnce, std::memory_order_relaxed);
         cache.births_end = cache.next_birth + kBirthsAtOnce;
@@ -123,22 +125,32 @@ template <HeapBacking Backing>
     if (places_ != nullptr) places_->died(block.address, HeapPlaces::here(kOwnFrames));
 }
 
-// Threads tell the heap of what they hold in steps, so that the sum's peak costs them nothing.
+// Threads tell the heap of what they hold in steps, so that the sum's peak costs them nothing. What
+// a thread held most between two of its steps is kept: so the peak of one thread is exact.
 template <HeapBacking Backing>
-void Heap<Backing>::note_peak(CacheCounts& counts) noexcept {
+[[gnu::always_inline]] inline void Heap<Backing>::note_peak(CacheCounts& counts) noexcept {
     const std::int64_t unnoted = counts.live_bytes - counts.noted_live_bytes;
-    if (unnoted < kPeakStepBytes && unnoted > -kPeakStepBytes) [[likely]]
-        return;
-    counts.noted_live_bytes = counts.live_bytes;
-    const std::int64_t live =
-        noted_live_bytes_.fetch_add(unnoted, std::memory_order_relaxed) + unnoted;
-    std::int64_t peak = peak_live_bytes_.load(std::memory_order_relaxed);
-    while (live > peak && !peak_live_bytes_.compare_exchange_weak(peak, live)) {
+    if (unnoted > counts.unnoted_peak_bytes) counts.unnoted_peak_bytes = unnoted;
+    if (unnoted >= peak_step_bytes_ || unnoted <= -peak_step_bytes_) [[unlikely]] {
+        tell_peak(counts);
     }
 }
 
 template <HeapBacking Backing>
-typename Heap<Backing>::Found Heap<Backing>::find(std::uint64_t address) const noexcept {
+void Heap<Backing>::tell_peak(CacheCounts& counts) noexcept {
+    const std::int64_t unnoted = counts.live_bytes - counts.noted_live_bytes;
+    const std::int64_t most =
+        noted_live_bytes_.fetch_add(unnoted, std::memory_order_relaxed) + counts.unnoted_peak_bytes;
+    std::int64_t peak = peak_live_bytes_.load(std::memory_order_relaxed);
+    while (most > peak && !peak_live_bytes_.compare_exchange_weak(peak, most)) {
+    }
+    counts.noted_live_bytes = counts.live_bytes;
+    counts.unnoted_peak_bytes = 0;
+}
+
+template <HeapBacking Backing>
+[[gnu::always_inline]] inline typename Heap<Backing>::Found Heap<Backing>::find(
+    std::uint64_t address) const noexcept {
     if (HeapSpan* const span = spans_->span_at(address); span != nullptr) {
         const auto slot = span->slot_at(address);
         if (!slot.has_value()) return {};
@@ -153,7 +165,8 @@ typename Heap<Backing>::Found Heap<Backing>::find(std::uint64_t address) const n
 // Takes a living allocation out of everybody else's reach. A record may have been reused since it
 // was found, if the caller frees what another thread frees, too: so it is looked at again.
 template <HeapBacking Backing>
-bool Heap<Backing>::claim(const Found& found, std::uint64_t address) noexcept {
+[[gnu::always_inline]] inline bool Heap<Backing>::claim(const Found& found,
+                                                        std::uint64_t address) noexcept {
     AllocationState expected = AllocationState::live;
     if (!found.record->state.compare_exchange_strong(expected, AllocationState::cached,
                                                      std::memory_order_acq_rel,
@@ -181,7 +194,8 @@ Result<void> Heap<Backing>::free(void* block, std::uint64_t size_bytes) noexcept
 }
 
 template <HeapBacking Backing>
-Result<void> Heap<Backing>::end_life(void* start, const std::uint64_t* size_bytes) noexcept {
+[[gnu::always_inline]] inline Result<void> Heap<Backing>::end_life(
+    void* start, const std::uint64_t* size_bytes) noexcept {
     const auto address = reinterpret_cast<std::uint64_t>(start);
     if (address == 0) return ok();
     if (fork_guard_->in_child()) [[unlikely]]
@@ -237,8 +251,9 @@ void Heap<Backing>::end_life_slowly(CachedBlock block, std::uint64_t block_bytes
 }
 
 template <HeapBacking Backing>
-void Heap<Backing>::count_death(CachedBlock block, std::uint64_t block_bytes,
-                                ThreadCache& cache) noexcept {
+[[gnu::always_inline]] inline void Heap<Backing>::count_death(CachedBlock block,
+                                                              std::uint64_t block_bytes,
+                                                              ThreadCache& cache) noexcept {
     if (noting_) [[unlikely]]
         note_death(block, cache);
     CacheCounts& counts = cache.counts;

@@ -19,6 +19,8 @@ Heap<Backing>::Heap(std::unique_ptr<Backing> backing, const HeapOptions& options
       options_(options),
       addresses_(backing_->addresses()),
       capacity_bytes_(backing_->capacity_bytes()),
+      peak_step_bytes_(
+          std::max(kLeastPeakStepBytes, static_cast<std::int64_t>(capacity_bytes_ / 1024))),
       noting_(options.traced || options.debug),
       index_(addresses_.address),
       ledger_(*backing_) {}
@@ -112,9 +114,7 @@ std::string Heap<Backing>::trace() const {
         const std::lock_guard lock(mutex_);
         lists.push_back(uncached_.events);
     }
-    caches_->for_each_locked([&](const ThreadCache& cache) {
-        lists.push_back(cache.events);
-    });
+    caches_->for_each_locked([&](const ThreadCache& cache) { lists.push_back(cache.events); });
     return HeapTrace::text(lists);
 }
 
@@ -193,7 +193,11 @@ template <HeapBacking Backing>
 HeapStatistics Heap<Backing>::statistics() const noexcept {
     const std::lock_guard lock(mutex_);
     CacheCounts sum = uncached_.counts;
+    const std::int64_t noted = noted_live_bytes_.load(std::memory_order_relaxed);
+    std::int64_t peak =
+        std::max(peak_live_bytes_.load(std::memory_order_relaxed), noted + sum.unnoted_peak_bytes);
     caches_->for_each_locked([&](const ThreadCache& cache) {
+        peak = std::max(peak, noted + cache.counts.unnoted_peak_bytes);
         sum.live_bytes += cache.counts.live_bytes;
         sum.live_block_bytes += cache.counts.live_block_bytes;
         sum.live_blocks += cache.counts.live_blocks;
@@ -204,9 +208,7 @@ HeapStatistics Heap<Backing>::statistics() const noexcept {
     statistics.live = static_cast<std::uint64_t>(sum.live_bytes);
     statistics.live_block = static_cast<std::uint64_t>(sum.live_block_bytes);
     statistics.live_blocks = static_cast<std::uint64_t>(sum.live_blocks);
-    statistics.peak_live =
-        std::max(statistics.live,
-                 static_cast<std::uint64_t>(peak_live_bytes_.load(std::memory_order_relaxed)));
+    statistics.peak_live = std::max(statistics.live, static_cast<std::uint64_t>(peak));
     statistics.births = sum.births;
     statistics.cached = sum.cached_bytes;
     statistics.free = large_->free_bytes() + small_->free_bytes() + spans_->free_bytes();

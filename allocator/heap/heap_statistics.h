@@ -16,7 +16,7 @@ struct HeapStatistics {
     std::uint64_t live = 0;        ///< handed out, as asked for
     std::uint64_t live_block = 0;  ///< handed out, as the blocks span
     std::uint64_t live_blocks = 0;
-    std::uint64_t peak_live = 0;  ///< to within 1 MiB for each thread
+    std::uint64_t peak_live = 0;  ///< exact for one thread, and else to 1/1024 of capacity each
     std::uint64_t cached = 0;     ///< kept by threads
     std::uint64_t free = 0;       ///< free and mapped
     std::uint64_t pending = 0;    ///< freed, and other streams are not known to be done

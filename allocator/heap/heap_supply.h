@@ -6,13 +6,15 @@
 #include "allocator/heap/heap.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace frostline {
 
 template <HeapBacking Backing>
 bool Heap<Backing>::usable(std::uint64_t alignment_bytes) noexcept {
-    return std::has_single_bit(alignment_bytes) && alignment_bytes <= kMostAlignment;
+    // Not std::has_single_bit(), which calls a function where the processor may lack the
+    // instruction.
+    return alignment_bytes != 0 && (alignment_bytes & (alignment_bytes - 1)) == 0 &&
+           alignment_bytes <= kMostAlignment;
 }
 
 // A large block that is aligned beyond a slot may not be taken for a slot of its size.

@@ -20,8 +20,22 @@ inline constexpr std::array<std::uint16_t, 13> kSlotsOfClass = {128, 64, 42, 32,
                                                                 16,  14, 12, 11, 9,  8};
 inline constexpr std::size_t kSizeClasses = kSlotsOfClass.size();
 
+namespace detail {
+
+// Tables, because a division takes as long as the rest of a lookup.
+consteval std::array<std::uint32_t, kSizeClasses> bytes_by_class() {
+    std::array<std::uint32_t, kSizeClasses> bytes{};
+    for (std::size_t i = 0; i < kSizeClasses; ++i) {
+        bytes[i] = kSpanBytes / kSlotsOfClass[i] / kSlotUnitBytes * kSlotUnitBytes;
+    }
+    return bytes;
+}
+inline constexpr auto kBytesByClass = bytes_by_class();
+
+}  // namespace detail
+
 constexpr std::uint64_t class_bytes(std::size_t size_class) noexcept {
-    return kSpanBytes / kSlotsOfClass[size_class] / kSlotUnitBytes * kSlotUnitBytes;
+    return detail::kBytesByClass[size_class];
 }
 
 namespace detail {

@@ -50,7 +50,8 @@ struct CacheCounts {
     std::int64_t live_blocks = 0;
     std::uint64_t births = 0;
     std::uint64_t cached_bytes = 0;
-    std::int64_t noted_live_bytes = 0;  ///< the part of live_bytes that the heap's peak knows of
+    std::int64_t noted_live_bytes = 0;    ///< the part of live_bytes that the heap's peak knows of
+    std::int64_t unnoted_peak_bytes = 0;  ///< the most that live_bytes was above that since
 };
 
 class ThreadCache {
