@@ -15,7 +15,8 @@ readonly packages=(
     g++ cmake ninja-build pkgconf libpmem-dev libhwloc-dev libnuma-dev liburing-dev
     libboost-dev libboost-program-options-dev libgtest-dev libgmock-dev libfmt-dev
     nlohmann-json3-dev libxxhash-dev libexpected-dev python3 python3-venv python3-dev)
-readonly bench_packages=(fio libjemalloc2)
+# mimalloc's library has another name in each release; its development files find it by one.
+readonly bench_packages=(fio libjemalloc2 libmimalloc-dev)
 
 # What `./run vm-test` needs besides, and the kernel of its guest, which is never installed.
 readonly vm_packages=(qemu-system-x86 busybox-static ndctl e2fsprogs cpio xz-utils binutils)

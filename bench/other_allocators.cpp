@@ -34,8 +34,8 @@ OtherAllocator load_jemalloc() {
 }
 
 OtherAllocator load_mimalloc() {
-    return load("mimalloc", {"libmimalloc.so.2", "libmimalloc.so.3"}, "mi_malloc", "mi_free",
-                "libmimalloc2.0 or libmimalloc3");
+    return load("mimalloc", {"libmimalloc.so", "libmimalloc.so.2", "libmimalloc.so.3"}, "mi_malloc",
+                "mi_free", "libmimalloc-dev");
 }
 
 }  // namespace frostline::bench

@@ -21,7 +21,8 @@ void process_barrier() noexcept;
 
 class CacheLock {
    public:
-    CacheLock() noexcept : fenced_(!has_process_barrier()) {}
+    /// `fenced`: the owner's fence replaces the kernel's barrier.
+    explicit CacheLock(bool fenced = !has_process_barrier()) noexcept : fenced_(fenced) {}
     CacheLock(const CacheLock&) = delete;
     CacheLock& operator=(const CacheLock&) = delete;
 
