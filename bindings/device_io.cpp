@@ -158,7 +158,6 @@ Result<TensorId> DeviceIo::put_by_host(const Route& route, CUdeviceptr source,
 
 Result<void> DeviceIo::release_source(TensorId tensor, CUstream stream) {
     for (const EventRef& read : pins_.events_before(tensor, Access::read)) {
-        FROSTLINE_TRY_VOID(check_stream(read->context(), stream));
         FROSTLINE_TRY_VOID(refuse_capture(read->context(), stream));
         FROSTLINE_TRY_VOID(wait_for(read->context(), stream, *read));
     }

@@ -33,8 +33,8 @@ class DeviceIo {
                          DeviceSource use);
 
     /// What the stream is given from now on comes after the source was read; it may be freed in
-    /// its order. No effect if it has been. Errors: invalid_argument (the stream is not of the
-    /// source's GPU), unsupported (it captures a graph), the driver's.
+    /// its order, on whichever GPU that is. No effect if it has been. Errors: unsupported (it
+    /// captures a graph), the driver's.
     Result<void> release_source(TensorId tensor, CUstream stream);
     /// Whether a kept source was read, so that release_source() is not needed any more. May throw
     /// std::bad_alloc, as all that allocates.

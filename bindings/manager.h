@@ -114,8 +114,8 @@ class FROSTLINE_API Manager {
     /// driver's). A device tier that failed is passed over, as one that is full.
     Result<TensorId> put_device(const void* source, std::uint64_t size_bytes, void* stream,
                                 DeviceSource use = DeviceSource::given_back);
-    /// Makes `stream` wait until a kept source was read: it may be freed in the stream's order.
-    /// Errors: invalid_argument (another GPU's stream), unsupported (it captures a graph), io.
+    /// Makes `stream`, of any GPU, wait until a kept source was read: it may be freed in the
+    /// stream's order. Errors: unsupported (the stream captures a graph), io.
     Result<void> release_source(TensorId tensor, void* stream);
     /// Whether it was read already: then it may be freed without release_source().
     Result<bool> source_read(TensorId tensor);

@@ -166,9 +166,10 @@ FROSTLINE_EXPORT frostline_status frostline_put_device(frostline_context* contex
                                                        void* stream, int keep_source,
                                                        frostline_id* id);
 
-/* Makes `stream`, of the source's GPU, wait until a kept source was read: what it is given from now
- * on may overwrite or free it. No effect if it was read already, or if the id is not known any
- * more. The host never waits. It works after frostline_drop(), too. */
+/* Makes `stream`, of any GPU, wait until a kept source was read: what it is given from now on may
+ * overwrite or free it. (A default stream is that of the source's GPU.) No effect if it was read
+ * already, or if the id is not known any more. The host never waits. It works after
+ * frostline_drop(), too. */
 FROSTLINE_EXPORT frostline_status frostline_release_source(frostline_context* context,
                                                            frostline_id id, void* stream);
 

@@ -64,7 +64,8 @@ TEST_P(DeviceArgumentsTest, AStreamOfAnotherGpuIsRefusedAndBreaksNothing) {
         StreamGate gate(here);
         const auto waiting = manager.put_device(address(memory), kMi, here, DeviceSource::kept);
         ASSERT_TRUE(waiting.has_value()) << waiting.error().message();
-        expect_refused(manager.release_source(*waiting, there), words);
+        // Waiting for an event is possible on any GPU's stream.
+        ASSERT_TRUE(manager.release_source(*waiting, there).has_value());
         ASSERT_TRUE(manager.release_source(*waiting, here).has_value());
     }
     Framework::fill(memory, kMi, 0xff, here);
