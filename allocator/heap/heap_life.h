@@ -152,6 +152,7 @@ Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
     } else {
         give_up_idle(UINT64_MAX, false, nullptr);
     }
+    if constexpr (KeepsSpares<Backing>) backing_->release_spare();
     return before - backed_bytes();
 }
 

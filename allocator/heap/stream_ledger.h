@@ -11,7 +11,6 @@
 #include <limits>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace frostline {
 
@@ -22,7 +21,7 @@ class StreamLedger {
     explicit StreamLedger(Backing& backing) noexcept : backing_(backing) {}
 
     /// The stream's tag, given at its first use. Errors: out_of_memory, no_space (more streams than
-    /// tags).
+    /// tags), what the backing has against the stream.
     Result<StreamTag> tag_of(StreamHandle handle) noexcept {
         for (std::size_t i = 0; i < streams_.size(); ++i) {
             if (streams_[i].handle == handle) return static_cast<StreamTag>(i + 1);
@@ -30,6 +29,7 @@ class StreamLedger {
         if (streams_.size() >= std::numeric_limits<StreamTag>::max()) {
             return Error(Errc::no_space, 0, "a heap knows of at most 65535 streams");
         }
+        if constexpr (JudgesStreams<Backing>) FROSTLINE_TRY_VOID(backing_.admit(handle));
         try {
             streams_.push_back(Stream{handle});
         } catch (const std::bad_alloc&) {
@@ -119,7 +119,7 @@ class StreamLedger {
     }
 
     Backing& backing_;
-    std::vector<Stream> streams_;
+    std::deque<Stream> streams_;  // its elements stay where they are: events are not copied
 };
 
 }  // namespace frostline
