@@ -1,8 +1,8 @@
 // The options of a heap as its opener writes them, and the one place where they are understood.
 #pragma once
 
-#include "tiers/numa_placement.h"
 #include "tiers/result.h"
+#include "tiers/topology.h"
 
 #include <cstdint>
 #include <optional>
