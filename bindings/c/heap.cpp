@@ -1,13 +1,12 @@
-// The C interface over heaps. What a program holds is a name for a heap, which stays when the heap
-// is closed: a late call finds that out and touches nothing.
+// The C interface over heaps: every call goes through a heap's name, which knows whether it may.
 #include "frostline/heap.h"
 
 #include "bindings/c/call_status.h"
-#include "bindings/fork_watch.h"
+#include "bindings/c/heap_names.h"
 #include "bindings/heaps/open_heap.h"
+#include "bindings/trace_file.h"
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -19,24 +18,7 @@ using frostline::HostHeap;
 using frostline::OpenHeap;
 using frostline::Result;
 
-struct frostline_heap {
-    std::unique_ptr<OpenHeap> heap;
-    std::atomic<bool> closed{false};
-    frostline::ForkWatch process;
-    frostline_heap* next = nullptr;  // in all_names
-};
-
 namespace {
-
-// Names are few and are never freed; this keeps them reachable.
-std::atomic<frostline_heap*> all_names{nullptr};
-
-void keep(frostline_heap* name) noexcept {
-    name->next = all_names.load(std::memory_order_relaxed);
-    while (!all_names.compare_exchange_weak(name->next, name, std::memory_order_release,
-                                            std::memory_order_relaxed)) {
-    }
-}
 
 Result<void> usable(const frostline_heap* name) noexcept {
     if (name == nullptr) return frostline::null_argument("heap");
@@ -109,7 +91,8 @@ frostline_status frostline_heap_open(const char* const* options, frostline_heap*
         FROSTLINE_TRY(const HeapSettings settings, frostline::parse_options<HeapSettings>(options));
         auto name = std::make_unique<frostline_heap>();
         FROSTLINE_TRY(name->heap, OpenHeap::open(settings));
-        keep(name.get());
+        name->tells_leaks = settings.leaks;
+        frostline::keep(name.get());
         *heap = name.release();
         return frostline::ok();
     });
@@ -209,5 +192,23 @@ frostline_status frostline_heap_get_stats(frostline_heap* heap, frostline_heap_s
                                                         .allocations = now.births,
                                                         .misuses = now.misuses},
                                    stats);
+    });
+}
+
+frostline_status frostline_heap_begin_step(frostline_heap* heap) {
+    return look_into(heap, [](auto& open) -> Result<void> {
+        open.begin_step();
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_heap_write_trace(frostline_heap* heap, const char* path) {
+    return look_into(heap, [&](auto& open) -> Result<void> {
+        if (path == nullptr) return frostline::null_argument("path");
+        if (!open.options().traced) {
+            return Error(Errc::unsupported, 0, "{} records no trace: open it with trace=1",
+                         open.options().name);
+        }
+        return frostline::write_trace_file(path, open.trace());
     });
 }

@@ -58,10 +58,16 @@ Result<void> set_option(HeapSettings& settings, std::string_view name, std::stri
         FROSTLINE_TRY(settings.numa_node, number_option(name, value, "a NUMA node"));
     } else if (name == "pin") {
         FROSTLINE_TRY(settings.pin, flag_option(name, value));
+    } else if (name == "leaks") {
+        FROSTLINE_TRY(settings.leaks, flag_option(name, value));
+    } else if (name == "debug") {
+        FROSTLINE_TRY(settings.debug, flag_option(name, value));
+    } else if (name == "trace") {
+        FROSTLINE_TRY(settings.trace, flag_option(name, value));
     } else {
         return Error(Errc::invalid_argument, 0,
                      "unknown option '{}': a heap has kind, name, capacity, chunk, gpu, peers, "
-                     "numa_node, pin",
+                     "numa_node, pin, leaks, debug, trace",
                      name);
     }
     return ok();

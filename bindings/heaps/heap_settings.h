@@ -23,10 +23,14 @@ struct HeapSettings {
     std::vector<int> peers;   ///< GPUs that use a device heap's memory, too
     int numa_node = kNoNode;  ///< where host memory lies
     bool pin = false;         ///< page-lock host memory
+    bool leaks = true;        ///< say at the end of the process what still lives
+    bool debug = false;       ///< keep the places of allocations and frees
+    bool trace = false;       ///< record births and deaths
 };
 
-/// Sets one option from text: kind, name, capacity, chunk, gpu, peers, numa_node or pin. Errors:
-/// invalid_argument (unknown name, listing the known ones; a value that does not parse).
+/// Sets one option from text: kind, name, capacity, chunk, gpu, peers, numa_node, pin, leaks, debug
+/// or trace. Errors: invalid_argument (unknown name, listing the known ones; a value that does not
+/// parse).
 Result<void> set_option(HeapSettings& settings, std::string_view name, std::string_view value);
 
 /// Whether the options belong together. Errors: invalid_argument, naming the one that does not.

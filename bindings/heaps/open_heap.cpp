@@ -2,6 +2,17 @@
 #include "bindings/heaps/open_heap.h"
 
 namespace frostline {
+namespace {
+
+HeapOptions heap_options(const HeapSettings& settings, const char* default_name) {
+    HeapOptions options;
+    options.name = settings.name.empty() ? default_name : settings.name;
+    options.debug = settings.debug;
+    options.traced = settings.trace;
+    return options;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<OpenHeap>> OpenHeap::open(const HeapSettings& settings) {
     FROSTLINE_TRY_VOID(check_settings(settings));
@@ -17,7 +28,7 @@ Result<void> OpenHeap::open_device(const HeapSettings& settings) {
     options.capacity_bytes = settings.capacity_bytes;
     options.chunk_bytes = settings.chunk_bytes;
     options.peers = settings.peers;
-    options.heap.name = settings.name.empty() ? "device heap" : settings.name;
+    options.heap = heap_options(settings, "device heap");
     FROSTLINE_TRY(device_, make_device_heap(options));
     return ok();
 }
@@ -30,7 +41,7 @@ Result<void> OpenHeap::open_host(const HeapSettings& settings) {
     if (settings.pin) {
         FROSTLINE_TRY(options.pin, context(settings.gpu.value_or(0)));
     }
-    options.heap.name = settings.name.empty() ? "host heap" : settings.name;
+    options.heap = heap_options(settings, "host heap");
     FROSTLINE_TRY(host_, make_host_heap(options));
     return ok();
 }

@@ -43,6 +43,9 @@ int use_every_heap_function(void) {
     MUST(frostline_heap_free(heap, block) == FROSTLINE_OK);
     size = 0;
     MUST(frostline_heap_trim(heap, 1, &size) == FROSTLINE_OK && size > 0);
+    MUST(frostline_heap_begin_step(heap) == FROSTLINE_OK);
+    MUST(frostline_heap_write_trace(heap, "/dev/null") == FROSTLINE_UNSUPPORTED);
+    MUST(strstr(frostline_last_error(), "trace=1") != NULL);
     MUST(frostline_heap_close(heap) == FROSTLINE_OK);
     return 0;
 }

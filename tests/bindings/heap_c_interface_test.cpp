@@ -72,6 +72,9 @@ TEST(CHeapOpening, RefusesWhatItDoesNotUnderstand) {
         {{"kind=host", "numa_node=-1", nullptr}, "'-1'"},
         {{"kind=host", "numa_node=12x", nullptr}, "'12x'"},
         {{"kind=host", "pin=perhaps", nullptr}, "'perhaps'"},
+        {{"kind=host", "leaks=2", nullptr}, "leaks"},
+        {{"kind=host", "debug=", nullptr}, "debug"},
+        {{"kind=host", "trace=x", nullptr}, "trace"},
         {{"kind=device", "pin=1", nullptr}, "pin"},
         {{"kind=device", "numa_node=0", nullptr}, "numa_node"},
         {{"kind=device", "peers=1,,2", nullptr}, "peers"},
@@ -124,6 +127,9 @@ TEST_F(CHeap, RefusesNullEverywhere) {
         frostline_heap_trim(nullptr, 0, &size),
         frostline_heap_get_stats(nullptr, &figures),
         frostline_heap_get_stats(heap_, nullptr),
+        frostline_heap_begin_step(nullptr),
+        frostline_heap_write_trace(nullptr, "/tmp/trace"),
+        frostline_heap_write_trace(heap_, nullptr),
     };
     for (std::size_t i = 0; i < std::size(all); ++i) {
         EXPECT_EQ(all[i], FROSTLINE_INVALID_ARGUMENT) << "call " << i;
@@ -211,12 +217,26 @@ TEST_F(CHeap, IsClosedOnlyWhenNothingLivesAndSaysSoAfterwards) {
         frostline_heap_size(late, block, &size),
         frostline_heap_trim(late, 0, &size),
         frostline_heap_get_stats(late, &figures),
+        frostline_heap_begin_step(late),
+        frostline_heap_write_trace(late, "/tmp/trace"),
         frostline_heap_close(late),
     };
     for (std::size_t i = 0; i < std::size(all); ++i) {
         EXPECT_EQ(all[i], FROSTLINE_CLOSED) << "call " << i;
     }
     EXPECT_NE(std::strstr(frostline_last_error(), "closed"), nullptr);
+}
+
+TEST(CHeapInDebug, NamesThePlacesOfAMisuse) {
+    const std::array<const char*, 4> options{"kind=host", "capacity=8MiB", "debug=1", nullptr};
+    frostline_heap* heap = nullptr;
+    ASSERT_EQ(frostline_heap_open(options.data(), &heap), FROSTLINE_OK);
+    void* block = nullptr;
+    ASSERT_EQ(frostline_heap_alloc(heap, 100, 0, nullptr, &block), FROSTLINE_OK);
+    ASSERT_EQ(frostline_heap_free(heap, block), FROSTLINE_OK);
+    refused(frostline_heap_free(heap, block), FROSTLINE_INVALID_ARGUMENT, "freed");
+    EXPECT_NE(std::strstr(frostline_last_error(), "allocated"), nullptr) << frostline_last_error();
+    EXPECT_EQ(frostline_heap_close(heap), FROSTLINE_OK);
 }
 
 TEST_F(CHeap, AProgramOfAnotherVersionGetsTheFiguresThatBothKnow) {

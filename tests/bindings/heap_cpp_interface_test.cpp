@@ -3,11 +3,16 @@
 #include "frostline/allocator.h"
 #include "frostline/memory_resource.h"
 #include "frostline/tensor_buffer.h"
+#include "tests/tiers/scratch_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <list>
 #include <map>
@@ -86,6 +91,36 @@ TEST(CppHostMemory, MemoryInUseOutlivesItsOwner) {
     EXPECT_EQ((*numbers)[999], 5);
     numbers->resize(100'000, 6);
     EXPECT_EQ((*numbers)[99'999], 6);
+}
+
+TEST(CppHostMemory, WritesATraceOfBirthsAndDeaths) {
+    const ScratchFolder folder;
+    auto memory = HostMemory::open({.capacity_bytes = 8 * kMi, .reports = {.trace = true}});
+    ASSERT_TRUE(memory);
+    void* const block = *memory->allocate(1000);
+    EXPECT_TRUE(memory->begin_step());
+    EXPECT_TRUE(memory->free(block));
+    const std::string path = folder.file("trace");
+    ASSERT_TRUE(memory->write_trace(path.c_str()));
+    std::ifstream file(path);
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    EXPECT_EQ(text, "frostline-allocs 1\na 1 1000\nstep\nf 1\n");
+    std::filesystem::remove(path);
+    EXPECT_EQ(open().write_trace(path.c_str()).failure().status(), FROSTLINE_UNSUPPORTED);
+}
+
+// Runs in a process of its own, which ends with what its threads left.
+[[noreturn]] void end_with_a_leak(bool reports) {
+    static auto memory = HostMemory::open(
+        {.name = "leaky", .capacity_bytes = 8 * kMi, .reports = {.leaks = reports}});
+    (void)memory->allocate(12345);
+    std::exit(7);
+}
+
+TEST(CppHostMemoryDeathTest, SaysAtTheEndWhatStillLives) {
+    EXPECT_EXIT(end_with_a_leak(true), testing::ExitedWithCode(7),
+                "leaky: allocation 1 .*12345 bytes.*\n.*leaky: 1 allocations");
+    EXPECT_EXIT(end_with_a_leak(false), testing::ExitedWithCode(7), "^$");
 }
 
 TEST(CppMemoryResource, HoldsPolymorphicContainers) {

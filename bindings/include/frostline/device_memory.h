@@ -17,27 +17,30 @@ struct DeviceMemoryOptions {
     std::uint64_t capacity_bytes = 0;  ///< 0: what the device has free
     std::uint64_t chunk_bytes = 0;     ///< how much it takes at a time; 0: 2 MiB
     std::vector<int> peers{};          ///< other GPUs that may use the memory
+    HeapReports reports{};
 };
 
 /// Thread-safe, as HeapHandle says. The host cannot touch what this hands out.
 class DeviceMemory : public HeapHandle {
    public:
     /// Failures: NOT_FOUND (no driver), INVALID_ARGUMENT, and those of frostline_heap_open().
-    static Outcome<DeviceMemory> open(const DeviceMemoryOptions& options = {}) {
-        std::vector<std::string> texts{"kind=device", "gpu=" + std::to_string(options.gpu)};
-        if (!options.name.empty()) texts.push_back("name=" + options.name);
-        if (options.capacity_bytes != 0) {
-            texts.push_back("capacity=" + std::to_string(options.capacity_bytes));
-        }
-        if (options.chunk_bytes != 0) {
-            texts.push_back("chunk=" + std::to_string(options.chunk_bytes));
-        }
-        std::string peers;
-        for (const int peer : options.peers) {
-            peers += (peers.empty() ? "peers=" : ",") + std::to_string(peer);
-        }
-        if (!peers.empty()) texts.push_back(peers);
-        auto heap = HeapHandle::open(texts);
+    static Outcome<DeviceMemory> open(const DeviceMemoryOptions& options = {}) noexcept {
+        const auto heap = open_with(options.reports, [&](std::vector<std::string>& texts) {
+            texts.emplace_back("kind=device");
+            texts.push_back("gpu=" + std::to_string(options.gpu));
+            if (!options.name.empty()) texts.push_back("name=" + options.name);
+            if (options.capacity_bytes != 0) {
+                texts.push_back("capacity=" + std::to_string(options.capacity_bytes));
+            }
+            if (options.chunk_bytes != 0) {
+                texts.push_back("chunk=" + std::to_string(options.chunk_bytes));
+            }
+            std::string peers;
+            for (const int peer : options.peers) {
+                peers += (peers.empty() ? "peers=" : ",") + std::to_string(peer);
+            }
+            if (!peers.empty()) texts.push_back(peers);
+        });
         if (!heap) return heap.failure();
         return DeviceMemory(*heap);
     }

@@ -31,6 +31,11 @@ typedef struct frostline_heap frostline_heap;
  *   peers=N,N        GPUs that may use a device heap's memory, too
  *   numa_node=N      where host memory lies; default: anywhere
  *   pin=BOOL         page-lock host memory for the GPU; default false
+ *   leaks=BOOL       if the heap is open when the process ends, say on standard error what still
+ *                    lives in it: number, size and age of each; default true
+ *   debug=BOOL       name the places where blocks were allocated and freed in what is said of a
+ *                    misuse or a leak; costs microseconds for each call; default false
+ *   trace=BOOL       record births and deaths for frostline_heap_write_trace(); default false
  * On success *heap is the caller's, to be given to frostline_heap_close(). NOT_FOUND where there is
  * no CUDA driver and one is needed. */
 FROSTLINE_EXPORT frostline_status frostline_heap_open(const char* const* options,
@@ -98,6 +103,14 @@ typedef struct frostline_heap_stats {
 } frostline_heap_stats;
 FROSTLINE_EXPORT frostline_status frostline_heap_get_stats(frostline_heap* heap,
                                                            frostline_heap_stats* stats);
+
+/* A step begins, for the trace. */
+FROSTLINE_EXPORT frostline_status frostline_heap_begin_step(frostline_heap* heap);
+
+/* Writes what the heap recorded since it was opened ("frostline-allocs 1") to a file, mode 0600.
+ * UNSUPPORTED if it was not opened with trace. */
+FROSTLINE_EXPORT frostline_status frostline_heap_write_trace(frostline_heap* heap,
+                                                             const char* path);
 
 #ifdef __cplusplus
 }

@@ -6,11 +6,21 @@
 #include "frostline/outcome.h"
 
 #include <cstddef>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace frostline {
+
+/// What a heap tells besides answering calls.
+struct HeapReports {
+    /// If the heap is open when the process ends, what still lives in it, on standard error.
+    bool leaks = true;
+    /// Misuse and leaks with the places of allocation and free. Costs microseconds for each call.
+    bool debug = false;
+    bool trace = false;  ///< births and deaths, for write_trace()
+};
 
 /// Movable. Its calls are thread-safe; moving and destroying it are not. What allocates from it
 /// refers to the heap itself and not to this object, which may therefore be moved.
@@ -76,21 +86,41 @@ class HeapHandle {
         return stats;
     }
 
+    /// A step begins, for the trace.
+    Outcome<void> begin_step() noexcept {
+        return Outcome<void>::of(frostline_heap_begin_step(heap_));
+    }
+    /// Births and deaths so far, to a file. Failures: UNSUPPORTED (opened without trace), and those
+    /// of writing a file.
+    Outcome<void> write_trace(const char* path) const noexcept {
+        return Outcome<void>::of(frostline_heap_write_trace(heap_, path));
+    }
+
     /// For C functions; still this object's.
     frostline_heap* get() const noexcept { return heap_; }
 
    protected:
     explicit HeapHandle(frostline_heap* heap) noexcept : heap_(heap) {}
 
-    static Outcome<frostline_heap*> open(const std::vector<std::string>& options) {
-        std::vector<const char*> texts;
-        texts.reserve(options.size() + 1);
-        for (const std::string& option : options) texts.push_back(option.c_str());
-        texts.push_back(nullptr);
-        frostline_heap* heap = nullptr;
-        const frostline_status status = frostline_heap_open(texts.data(), &heap);
-        if (status != FROSTLINE_OK) return Failure::of(status);
-        return heap;
+    /// Opens what `write` describes: it appends the texts of options to a vector.
+    template <class Write>
+    static Outcome<frostline_heap*> open_with(const HeapReports& reports, Write&& write) noexcept {
+        try {
+            std::vector<std::string> options{reports.leaks ? "leaks=1" : "leaks=0",
+                                             reports.debug ? "debug=1" : "debug=0",
+                                             reports.trace ? "trace=1" : "trace=0"};
+            std::forward<Write>(write)(options);
+            std::vector<const char*> texts;
+            texts.reserve(options.size() + 1);
+            for (const std::string& option : options) texts.push_back(option.c_str());
+            texts.push_back(nullptr);
+            frostline_heap* heap = nullptr;
+            const frostline_status status = frostline_heap_open(texts.data(), &heap);
+            if (status != FROSTLINE_OK) return Failure::of(status);
+            return heap;
+        } catch (const std::bad_alloc&) {
+            return Failure(FROSTLINE_OUT_OF_MEMORY, "no memory for the options of a heap");
+        }
     }
     Outcome<void*> allocate_on(void* stream, std::size_t size_bytes,
                                std::size_t alignment_bytes) noexcept {

@@ -17,26 +17,31 @@ struct HostMemoryOptions {
     std::uint64_t chunk_bytes = 0;     ///< how much it takes at a time; 0: 2 MiB
     std::optional<int> numa_node{};    ///< where the memory lies; nothing: anywhere
     std::optional<int> pinned_for{};   ///< the GPU that it is page-locked for; nothing: not at all
+    HeapReports reports{};
 };
 
 /// Thread-safe, as HeapHandle says.
 class HostMemory : public HeapHandle {
    public:
     /// Failures: INVALID_ARGUMENT, and those of frostline_heap_open().
-    static Outcome<HostMemory> open(const HostMemoryOptions& options = {}) {
-        std::vector<std::string> texts{"kind=host"};
-        if (!options.name.empty()) texts.push_back("name=" + options.name);
-        if (options.capacity_bytes != 0) {
-            texts.push_back("capacity=" + std::to_string(options.capacity_bytes));
-        }
-        if (options.chunk_bytes != 0) {
-            texts.push_back("chunk=" + std::to_string(options.chunk_bytes));
-        }
-        if (options.numa_node) texts.push_back("numa_node=" + std::to_string(*options.numa_node));
-        if (options.pinned_for) {
-            texts.insert(texts.end(), {"pin=1", "gpu=" + std::to_string(*options.pinned_for)});
-        }
-        auto heap = HeapHandle::open(texts);
+    static Outcome<HostMemory> open(const HostMemoryOptions& options = {}) noexcept {
+        const auto heap = open_with(options.reports, [&](std::vector<std::string>& texts) {
+            texts.emplace_back("kind=host");
+            if (!options.name.empty()) texts.push_back("name=" + options.name);
+            if (options.capacity_bytes != 0) {
+                texts.push_back("capacity=" + std::to_string(options.capacity_bytes));
+            }
+            if (options.chunk_bytes != 0) {
+                texts.push_back("chunk=" + std::to_string(options.chunk_bytes));
+            }
+            if (options.numa_node) {
+                texts.push_back("numa_node=" + std::to_string(*options.numa_node));
+            }
+            if (options.pinned_for) {
+                texts.emplace_back("pin=1");
+                texts.push_back("gpu=" + std::to_string(*options.pinned_for));
+            }
+        });
         if (!heap) return heap.failure();
         return HostMemory(*heap);
     }

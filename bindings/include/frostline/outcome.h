@@ -7,34 +7,34 @@
 
 #include "frostline/frostline.h"
 
-#include <string>
+#include <array>
+#include <cstring>
 #include <utility>
 #include <variant>
 
 namespace frostline {
 
-/// Why a call failed. A value; thread-compatible.
+/// Why a call failed. Holds its words itself: lack of memory is reported without memory. A value;
+/// thread-compatible.
 class Failure {
    public:
+    /// `message` is copied; what is too long is cut.
+    Failure(frostline_status status, const char* message) noexcept : status_(status) {
+        std::strncpy(message_.data(), message, message_.size() - 1);
+        message_.back() = '\0';
+    }
     /// What `status`, just returned to this thread by a C function, came with.
     static Failure of(frostline_status status) noexcept {
-        try {
-            return Failure(status, frostline_last_error());
-        } catch (...) {  // no memory for the words
-            return Failure(status, {});
-        }
+        return Failure(status, frostline_last_error());
     }
 
     frostline_status status() const noexcept { return status_; }
     /// One line: what failed, and what can be done. Lives as long as this object.
-    const char* message() const noexcept { return message_.c_str(); }
+    const char* message() const noexcept { return message_.data(); }
 
    private:
-    Failure(frostline_status status, std::string message) noexcept
-        : status_(status), message_(std::move(message)) {}
-
     frostline_status status_;
-    std::string message_;
+    std::array<char, 384> message_;
 };
 
 /// A T or a Failure. Looking at the one that is not there throws std::bad_variant_access.
