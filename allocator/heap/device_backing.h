@@ -52,7 +52,7 @@ class DeviceBacking {
     Result<void> unmap_window(std::uint64_t address, std::uint64_t chunks) noexcept;
 
     /// Gives the driver what unback() left here for the next back(). Says how many bytes.
-    std::uint64_t release_spare() noexcept { return chunks_->release_kept(); }
+    std::uint64_t release_spare() noexcept { return chunks_->trim(); }
 
     Result<void> admit(StreamHandle stream) noexcept { return marks_.admit(stream); }
     bool may_mark(StreamHandle stream) noexcept { return marks_.may_mark(stream); }
