@@ -164,7 +164,8 @@ std::vector<typename Heap<Backing>::EventRef> Heap<Backing>::events_ahead() {
     for (std::size_t i = 1; i <= ledger_.count(); ++i) {
         const auto tag = static_cast<StreamTag>(i);
         mark_freed(tag);
-        if (auto event = ledger_.last_mark(tag); event != nullptr) events.push_back(std::move(event));
+        if (auto event = ledger_.last_mark(tag); event != nullptr)
+            events.push_back(std::move(event));
     }
     return events;
 }

@@ -1,5 +1,5 @@
-// Every change keeps the tiling: a block is cut in two or joined with a neighbour, and whatever needs
-// a record takes it before anything changes.
+// Every change keeps the tiling: a block is cut in two or joined with a neighbour, and whatever
+// needs a record takes it before anything changes.
 #include "allocator/heap/heap_space.h"
 
 #include "tiers/check.h"
