@@ -78,7 +78,7 @@ class DeviceBacking {
     std::unique_ptr<DeviceChunks> chunks_;
     HeapAddresses addresses_;
     std::vector<CUmemGenericAllocationHandle> homes_;  // by chunk of the large and small part
-    bool all_unmapped_ = true;                         // of what was to be unmapped
+    bool some_windows_stayed_ = false;  // because the driver did not unmap them
     DeviceMarks marks_;
 };
 
