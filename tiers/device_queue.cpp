@@ -38,8 +38,8 @@ DeviceQueue::DeviceQueue(const DeviceCopies& copies, PinnedStaging& staging, CUd
 
 DeviceQueue::~DeviceQueue() {
     FROSTLINE_CHECK(in_flight_ == 0, "a queue of device copies ends with copies in flight");
-    for (const auto buffer : buffers_) {
-        if (!buffer.empty()) staging_.give(buffer);
+    for (PinnedStaging::Page& page : pages_) {
+        if (!page.bytes.empty()) staging_.give(std::move(page));
     }
 }
 
@@ -53,16 +53,16 @@ TransferPiece DeviceQueue::next_piece(const Extent& extent, std::uint64_t offset
         reach = told ? *told : DeviceCopies::Reach{DeviceCopies::Memory::device, rest};
     }
     const bool in_place = reach.memory != DeviceCopies::Memory::pageable;
-    const std::uint64_t most = in_place ? kPieceBytes : PinnedStaging::kBufferBytes;
+    const std::uint64_t most = in_place ? kPieceBytes : kStagingBytes;
     return {std::min({rest, reach.size_bytes, most}), in_place};
 }
 
 Result<std::span<std::byte>> DeviceQueue::staging(std::size_t slot) noexcept {
-    std::span<std::byte>& buffer = buffers_.at(slot);
-    if (buffer.empty()) {
-        FROSTLINE_TRY(buffer, staging_.take());
+    PinnedStaging::Page& page = pages_.at(slot / kBuffersPerPage);
+    if (page.bytes.empty()) {
+        FROSTLINE_TRY(page, staging_.take());
     }
-    return buffer;
+    return page.bytes.subspan(slot % kBuffersPerPage * kStagingBytes, kStagingBytes);
 }
 
 void DeviceQueue::push(const Transfer& transfer) noexcept {

@@ -21,6 +21,8 @@ class DeviceQueue final : public TransferQueue {
     static constexpr std::size_t kDepth = 32;
     /// Of one copy in place, so that a more urgent one need not wait for long.
     static constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
+    /// Of one staging buffer.
+    static constexpr std::uint64_t kStagingBytes = std::uint64_t{1} << 20;
 
     /// Extents lie at `addresses` plus their offsets. `copies` and `staging` outlive the queue.
     /// Errors: out_of_memory, the driver's.
@@ -45,6 +47,8 @@ class DeviceQueue final : public TransferQueue {
         Result<void> started = ok();
     };
 
+    static constexpr std::size_t kBuffersPerPage = kHugePageBytes / kStagingBytes;
+
     DeviceQueue(const DeviceCopies& copies, PinnedStaging& staging, CUdeviceptr addresses,
                 CudaStream stream, std::vector<InFlight> slots);
     Result<void> start(const Transfer& transfer, const CudaEvent& event) noexcept;
@@ -56,7 +60,7 @@ class DeviceQueue final : public TransferQueue {
     std::vector<InFlight> slots_;  // a ring of kDepth
     std::size_t oldest_ = 0;
     std::size_t in_flight_ = 0;
-    std::array<std::span<std::byte>, kDepth> buffers_{};  // empty: not made yet
+    std::array<PinnedStaging::Page, kDepth / kBuffersPerPage> pages_{};  // empty: not made yet
 };
 
 }  // namespace frostline

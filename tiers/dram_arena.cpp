@@ -17,6 +17,7 @@ DramArena::DramArena(Options options)
     : options_(std::move(options)), free_(options_.memory.size()) {
     if (pinned() && !options_.memory.empty()) {
         registered_.resize(chunk_of(options_.memory.size() - 1) + 1);
+        (void)advise_huge_pages({0, options_.memory.size()}, MADV_HUGEPAGE);
     }
 }
 
@@ -26,7 +27,7 @@ DramArena::~DramArena() {
 
 std::optional<Range> DramArena::find(std::uint64_t size_bytes) const noexcept {
     if (closed_) return std::nullopt;
-    const bool huge = options_.huge_pages && size_bytes >= kHugePageBytes;
+    const bool huge = options_.huge_pages && !pinned() && size_bytes >= kHugePageBytes;
     std::optional<std::uint64_t> offset = free_.find(size_bytes, huge ? kHugePageBytes : 1);
     if (!offset) offset = free_.find(size_bytes);
     if (!offset) return std::nullopt;
@@ -57,7 +58,8 @@ Result<void> DramArena::take(const Range& range) {
         free_.give(range.start, range.size_bytes());
         throw;
     }
-    (void)advise_huge_pages(range, MADV_HUGEPAGE);  // without, it is slower to touch
+    // Without, it is slower to touch.
+    if (!pinned()) (void)advise_huge_pages(range, MADV_HUGEPAGE);
     return ok();
 }
 
@@ -66,7 +68,7 @@ void DramArena::give(const Range& range) {
                     "a range given back lies outside its tier");
     // Where the advice cannot be taken back (a process may have only so many mappings), a small
     // extent could get a huge page that it is not charged for: better lose the addresses.
-    if (!advise_huge_pages(range, MADV_NOHUGEPAGE) &&
+    if (!pinned() && !advise_huge_pages(range, MADV_NOHUGEPAGE) &&
         options_.calls->madvise(address(range.start), range.size_bytes(), MADV_DONTNEED) == 0) {
         return;
     }

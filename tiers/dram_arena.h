@@ -5,6 +5,7 @@
 
 #include "tiers/free_extents.h"
 #include "tiers/host_registration.h"
+#include "tiers/huge_page_memory.h"
 #include "tiers/range_set.h"
 #include "tiers/result.h"
 #include "tiers/system_calls.h"
@@ -17,8 +18,6 @@
 
 namespace frostline {
 
-inline constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
-
 /// Keeps the books of address space that its owner has mapped. Not thread-safe: the tier that owns
 /// it holds its lock. Ranges are offsets within the arena, in whole pages. Functions that are not
 /// noexcept may throw std::bad_alloc.
@@ -29,14 +28,15 @@ inline constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
 ///
 /// With `pins`, the arena consists of chunks. One is registered when an extent is first put there,
 /// which makes all of it resident: what no extent has is cached. It stays registered while an
-/// extent is in it, since a copy may be under way.
+/// extent is in it, since a copy may be under way. As chunks are resident as a whole, and charged
+/// so, `huge_pages` then means all huge pages of the arena, and extents lie where they fit.
 class DramArena {
    public:
     struct Options {
         std::span<std::byte> memory;  ///< starts at a huge page
         const SystemCalls* calls = nullptr;
-        std::vector<int> nodes;            ///< where its pages are to lie; empty: anywhere
-        bool huge_pages = false;           ///< not together with pins
+        std::vector<int> nodes;  ///< where its pages are to lie; empty: anywhere
+        bool huge_pages = false;
         HostRegistration* pins = nullptr;  ///< nullptr: not pinned
         std::uint64_t pin_chunk_bytes = 0;
     };

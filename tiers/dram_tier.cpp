@@ -129,7 +129,7 @@ Result<void> DramTier::map_arenas(const Options& options, const NumaPlacement& n
             .memory = mapping.next(position, plan),
             .calls = calls_,
             .nodes = plan.nodes,
-            .huge_pages = huge_pages && !plan.pinned,
+            .huge_pages = huge_pages,
             .pins = plan.pinned ? options.pin_for_device : nullptr,
             .pin_chunk_bytes = pin_chunk_bytes(options.pin_for_device, capacity)});
     }

@@ -1,6 +1,7 @@
-// Only one queue can be waited for at a time. The device's is content with a few buffers, because
-// its transfers end in order and quickly; a file's wants many. So the device is waited for while it
-// has more than a few, and what the file's queue ends meanwhile is found ended.
+// Only one queue can be waited for at a time. The device's transfers end in order, one soon after
+// the other; a file's end many at once after a while. So whatever the file has ended is taken
+// first, and then the device is waited for as long as it has anything to do: neither waits for the
+// other's buffers, and the file has its own many to work on meanwhile.
 #include "tiers/relayed_copies.h"
 
 #include "tiers/check.h"
@@ -10,17 +11,10 @@
 #include <utility>
 
 namespace frostline {
-namespace {
-
-constexpr std::size_t kFewBuffers = 3;
-
-}  // namespace
-
 RelayedCopies::RelayedCopies(CopyQueue& queue, Tier& source, Tier& target,
                              const std::atomic<bool>& stopping)
     : queue_(queue),
       source_(source),
-      target_(target),
       device_(source.info().kind == TierKind::device ? source : target),
       file_(source.info().kind == TierKind::device ? target : source),
       stopping_(stopping) {}
@@ -156,16 +150,17 @@ void RelayedCopies::push_file_transfers_of(Buffer& buffer) {
 }
 
 void RelayedCopies::progress() {
-    if (file_in_flight_ == 0 || device_in_flight_ > kFewBuffers) {
-        end_device();
+    if (const auto ended = file_queue_->poll()) {
+        end_file(*ended);
+    } else if (device_in_flight_ > 0) {
+        end_device(device_queue_->wait());
     } else {
-        end_file();
+        end_file(file_queue_->wait());
     }
     push_file_transfers();
 }
 
-void RelayedCopies::end_device() {
-    const TransferEnd end = device_queue_->wait();
+void RelayedCopies::end_device(const TransferEnd& end) {
     --device_in_flight_;
     Buffer& buffer = buffers_[end.tag];
     buffer.status = end.status;
@@ -177,8 +172,7 @@ void RelayedCopies::end_device() {
     begin_file(buffer);
 }
 
-void RelayedCopies::end_file() {
-    const TransferEnd end = file_queue_->wait();
+void RelayedCopies::end_file(const TransferEnd& end) {
     --file_in_flight_;
     Buffer& buffer = buffers_[end.tag];
     --buffer.in_flight;

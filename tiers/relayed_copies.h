@@ -56,14 +56,13 @@ class RelayedCopies {
     void push_file_transfers();
     void push_file_transfers_of(Buffer& buffer);
     void progress();
-    void end_device();
-    void end_file();
+    void end_device(const TransferEnd& end);
+    void end_file(const TransferEnd& end);
     void end_file_stage_if_complete(Buffer& buffer);
     void finish(Buffer& buffer);
 
     CopyQueue& queue_;
     Tier& source_;
-    Tier& target_;
     Tier& device_;
     Tier& file_;
     const std::atomic<bool>& stopping_;

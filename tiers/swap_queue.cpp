@@ -216,8 +216,7 @@ void SwapQueue::end(std::size_t index, Result<void> status) noexcept {
 
 TransferEnd SwapQueue::wait() noexcept {
     if (ring_works_) reap();
-    // One system call for several transfers, as long as the kernel has enough to do meanwhile.
-    while (ended_.empty() || (ring_works_ && pending_.size() * 4 >= options_.depth)) {
+    while (ended_.empty() || must_submit()) {
         if (ring_works_) {
             submit(ended_.empty() ? 1 : 0);
         } else {
@@ -225,6 +224,25 @@ TransferEnd SwapQueue::wait() noexcept {
         }
         reap();
     }
+    return take_ended();
+}
+
+std::optional<TransferEnd> SwapQueue::poll() noexcept {
+    reap();
+    if (must_submit() || (ring_works_ && ended_.empty() && !pending_.empty())) {
+        submit(0);
+        reap();
+    }
+    if (ended_.empty()) return std::nullopt;
+    return take_ended();
+}
+
+// One system call for several transfers, as long as the kernel has enough to do meanwhile.
+bool SwapQueue::must_submit() const noexcept {
+    return ring_works_ && pending_.size() * 4 >= options_.depth;
+}
+
+TransferEnd SwapQueue::take_ended() noexcept {
     TransferEnd end = ended_.front();
     ended_.pop_front();
     return end;

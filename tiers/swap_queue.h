@@ -46,6 +46,7 @@ class SwapQueue final : public TransferQueue {
     Result<std::span<std::byte>> staging(std::size_t slot) noexcept override;
     void push(const Transfer& transfer) noexcept override;
     TransferEnd wait() noexcept override;
+    std::optional<TransferEnd> poll() noexcept override;
 
    private:
     // A transfer in flight.
@@ -65,6 +66,8 @@ class SwapQueue final : public TransferQueue {
     void do_ordinarily(std::size_t index) noexcept;
     bool advance(std::size_t index, long result) noexcept;
     void end(std::size_t index, Result<void> status) noexcept;
+    bool must_submit() const noexcept;
+    TransferEnd take_ended() noexcept;
     void submit(unsigned wait_for) noexcept;
     void give_up_ring() noexcept;
     void reap() noexcept;

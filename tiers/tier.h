@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -114,6 +115,10 @@ class TransferQueue {
     virtual void push(const Transfer& transfer) noexcept = 0;
     /// Waits for the end of one of the transfers in flight, of which there must be one.
     virtual TransferEnd wait() noexcept = 0;
+    /// An end that is known already; nothing if there is none. Waits for nothing, but sees to it
+    /// that the medium works on what was pushed. A queue that knows of ends only by waiting for
+    /// them, and whose medium needs no asking, has nothing to tell.
+    virtual std::optional<TransferEnd> poll() noexcept { return std::nullopt; }
 };
 
 /// A medium. All functions may be called from any thread; two calls may touch the same extent at

@@ -1,5 +1,5 @@
-// Every change keeps the tiling: a block is cut in two or joined with a neighbour, and whatever needs
-// a record takes it before anything changes.
+// Every change keeps the tiling: a block is cut in two or joined with a neighbour, and whatever
+// needs a record takes it before anything changes.
 #include "allocator/heap/heap_space.h"
 
 #include "tiers/check.h"
@@ -188,15 +188,11 @@ std::uint64_t HeapSpace::idle_chunks() const noexcept {
     return chunks;
 }
 
-bool HeapSpace::unback(const Idle& idle) noexcept {
-    const std::uint64_t size_bytes = idle.chunks * chunk_bytes_;
-    HeapBlock* const bare = carve(*idle.block, idle.address, size_bytes);
-    if (bare == nullptr) return false;
-    backed_bytes_ -= size_bytes;
-    bare->kind = HeapBlock::Kind::unbacked;
-    bare->tag = kNoStream;
-    coalesce(*bare);
-    return true;
+void HeapSpace::unback(HeapBlock& lent) noexcept {
+    backed_bytes_ -= lent.size_bytes;
+    lent.kind = HeapBlock::Kind::unbacked;
+    lent.tag = kNoStream;
+    coalesce(lent);
 }
 
 HeapBlock* HeapSpace::lend(const Piece& piece) noexcept {

@@ -81,8 +81,8 @@ class StreamLedger {
         return ok();
     }
 
-    /// The event that the stream reaches last, for Backing::wait(); null when all are settled. Whoever
-    /// waits for it holds no lock: what the stream runs may need the heap.
+    /// The event that the stream reaches last, for Backing::wait(); null when all are settled.
+    /// Whoever waits for it holds no lock: what the stream runs may need the heap.
     std::shared_ptr<typename Backing::Event> last_mark(StreamTag tag) const noexcept {
         const Stream& each = stream(tag);
         return each.marks.empty() ? nullptr : each.marks.back().event;

@@ -122,11 +122,11 @@ TEST_F(DeviceRangeTest, C05_ResumeIsAllOrNothingAndOnlyOnce) {
     device_->release(taken);
     EXPECT_EQ(device_->usage().used_bytes, 0U);
     for (const char* function : {"cuMemMap", "cuMemSetAccess", "cuMemcpyHtoDAsync", "cuEventRecord",
-                                 "cuEventSynchronize", "cuMemHostAlloc"}) {
+                                 "cuEventSynchronize", "cuMemHostRegister"}) {
         refuse(function, CUDA_ERROR_OUT_OF_MEMORY);
         const auto resumed = range->resume();
         if (resumed) {  // staging is made once
-            ASSERT_STREQ(function, "cuMemHostAlloc");
+            ASSERT_STREQ(function, "cuMemHostRegister");
             ASSERT_TRUE(range->evict(*dram_).has_value());
             continue;
         }

@@ -1,12 +1,11 @@
 // Proves that huge pages come where they help, and never make bytes resident that no extent is
 // charged for.
+#include "tests/tiers/huge_pages.h"
 #include "tests/tiers/process_state.h"
 #include "tests/tiers/tier_specimen.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-
-#include <fstream>
 
 namespace frostline {
 namespace {
@@ -94,20 +93,10 @@ TEST_F(DramHugePages, OnlyTheWholeHugePagesInsideALargeExtentAreAdvised) {
 }
 
 TEST_F(DramHugePages, ALargeExtentIsInHugePagesWhereTheKernelHasSome) {
-    std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
-    std::string setting;
-    std::getline(file, setting);
-    const bool available = setting.find("[never]") == std::string::npos && !setting.empty();
     const auto tier = dram(64 * kMiB);
     const auto extent = tier->reserve(32 * kMiB);
     touch(*tier, *extent);
-    const std::uint64_t huge =
-        mapping_bytes(reinterpret_cast<void*>(extent->offset), "AnonHugePages");
-    if (available) {
-        EXPECT_GT(huge, 0U);
-    } else {
-        EXPECT_EQ(huge, 0U);
-    }
+    expect_huge_pages(tier->address(*extent));
 }
 
 TEST_F(DramHugePages, WhatIsResidentIsWhatIsCharged) {

@@ -2,6 +2,7 @@
 // that, and works unpinned where the driver refuses. On the emulated driver, which is asked what it
 // has registered.
 #include "tests/tiers/emulated_gpu.h"
+#include "tests/tiers/huge_pages.h"
 #include "tests/tiers/process_state.h"
 #include "tests/tiers/registered_memory.h"
 #include "tests/tiers/tier_specimen.h"
@@ -76,6 +77,27 @@ TEST_F(DramPinned, ExtentsLieInRegisteredMemory) {
     const auto second = tier->reserve(kMiB);
     EXPECT_TRUE(registered(*second));
     EXPECT_EQ(registrations(), 1U) << "it lies in the same chunk";
+}
+
+// A chunk is resident as a whole anyway, so that a small extent may lie in a huge page, too.
+TEST_F(DramPinned, ExtentsOfEverySizeLieInHugePages) {
+    const auto tier = dram(16 * kMiB);
+    const auto small = tier->reserve(1);
+    expect_huge_pages(tier->address(*small));
+    const auto large = tier->reserve(5 * kMiB);
+    expect_huge_pages(tier->address(*large));
+    EXPECT_EQ(tier->usage().used_bytes, 5 * kMiB + kPageBytes) << "charged as it is, not rounded";
+    EXPECT_EQ(resident(), tier->usage().used_bytes + tier->cached_bytes());
+}
+
+// Its last huge page would reach beyond the budget.
+TEST_F(DramPinned, ABudgetThatIsNoWholeHugePageIsNotExceeded) {
+    const std::uint64_t capacity = 5 * kMiB;
+    const auto tier = dram(capacity);
+    const auto all = tier->reserve(capacity);
+    ASSERT_TRUE(all.has_value());
+    touch(*tier, *all);
+    EXPECT_EQ(resident(), capacity);
 }
 
 TEST_F(DramPinned, WhatIsResidentIsWhatIsCounted) {

@@ -87,11 +87,12 @@ TEST_P(RelayedCopiesTest, WhateverTheDriverRefusesIsToldAndTheNextCopyIsRight) {
         for (const auto& [function, times] :
              {std::pair("cuStreamCreate", 1U),
               {"cuEventCreate", 2U},
-              {"cuMemHostAlloc", 2U},
+              {"cuMemHostRegister", 2U},
               {"cuEventRecord", 6U},
               {down ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync", 6U},
               {"cuEventSynchronize", 6U}}) {
             const bool is_wait = std::string(function) == "cuEventSynchronize";
+            const bool is_staging = std::string(function) == "cuMemHostRegister";
             for (unsigned nth = 1; nth <= times; nth += nth == 2 ? 4 : 1) {
                 const std::string which =
                     std::string(function) + " " + std::to_string(nth) + (down ? " down" : " up");
@@ -101,6 +102,8 @@ TEST_P(RelayedCopiesTest, WhateverTheDriverRefusesIsToldAndTheNextCopyIsRight) {
                 gpu_->plant_fault(function, nth, CUDA_ERROR_UNKNOWN);
                 // A wait that fails is asked for again.
                 if (is_wait) gpu_->plant_fault(function, nth + 1, CUDA_ERROR_UNKNOWN);
+                // What cannot be registered is allocated instead.
+                if (is_staging) gpu_->plant_fault("cuMemHostAlloc", 1, CUDA_ERROR_UNKNOWN);
                 EXPECT_FALSE(copied(down)) << which;
                 EXPECT_GE(gpu_->calls(function) - before, nth) << which;
                 EXPECT_TRUE(read_all(source(down), source_extent(down)) == bytes_) << which;
