@@ -57,27 +57,15 @@ template <class Heap>
 constexpr bool kHasStreams = !std::is_same_v<Heap, HostHeap>;
 
 // Work on host memory is not ordered by a heap: taking the stream and forgetting it would promise
-// that. A thread's own default stream is another one on each thread, and a block may be freed by
-// any: the heap would order the wrong work.
+// that.
 template <class Heap>
 Result<frostline::StreamHandle> stream_for(const Heap& heap, void* stream) noexcept {
-    constexpr frostline::StreamHandle kLegacy = 1;
-    constexpr frostline::StreamHandle kOfThread = 2;
     const auto handle = reinterpret_cast<frostline::StreamHandle>(stream);
-    if (handle == 0) return handle;
-    if (!kHasStreams<Heap>) {
-        return Error(Errc::unsupported, 0,
-                     "{}: host memory is not ordered by streams: give NULL, and free a block when "
-                     "the work that uses it is done",
-                     heap.options().name);
-    }
-    if (handle == kOfThread) {
-        return Error(Errc::unsupported, 0,
-                     "{}: a thread's own default stream is another on each thread: give a stream "
-                     "that was made, or NULL",
-                     heap.options().name);
-    }
-    return handle == kLegacy ? 0 : handle;
+    if (kHasStreams<Heap> || handle == 0) return handle;
+    return Error(Errc::unsupported, 0,
+                 "{}: host memory is not ordered by streams: give NULL, and free a block when the "
+                 "work that uses it is done",
+                 heap.options().name);
 }
 
 }  // namespace

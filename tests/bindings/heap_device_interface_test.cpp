@@ -79,10 +79,10 @@ TEST_F(HeapOnGpu, RefusesStreamsThatMeanAnotherOnEachThread) {
     auto* const own_default = reinterpret_cast<void*>(2);
     const auto refused = memory.allocate(100, own_default);
     ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.failure().status(), FROSTLINE_UNSUPPORTED);
+    EXPECT_EQ(refused.failure().status(), FROSTLINE_INVALID_ARGUMENT);
     EXPECT_NE(std::strstr(refused.failure().message(), "each thread"), nullptr);
     TensorBuffer buffer = *TensorBuffer::create(memory, 100, stream_);
-    EXPECT_EQ(buffer.record_stream(own_default).failure().status(), FROSTLINE_UNSUPPORTED);
+    EXPECT_EQ(buffer.record_stream(own_default).failure().status(), FROSTLINE_INVALID_ARGUMENT);
     // The legacy default stream has two names.
     auto* const legacy = reinterpret_cast<void*>(1);
     EXPECT_TRUE(TensorBuffer::create(memory, 100, legacy));

@@ -47,8 +47,9 @@ class DeviceMemory : public HeapHandle {
 
     /// `size_bytes` for work on `stream` (null: the legacy default stream), at a multiple of
     /// `alignment_bytes`, a power of two of at most 2 MiB. Null for no bytes. When the block is
-    /// freed, work on that stream may still be queued. Failures: NO_SPACE, INVALID_ARGUMENT,
-    /// UNSUPPORTED (a thread's own default stream), OUT_OF_MEMORY, CLOSED, BUSY (forked child).
+    /// freed, work on that stream may still be queued. Failures: NO_SPACE, INVALID_ARGUMENT (the
+    /// per-thread default stream, or one of a GPU that is no peer, among others), OUT_OF_MEMORY,
+    /// CLOSED, BUSY (in a forked child).
     Outcome<void*> allocate(std::size_t size_bytes, void* stream = nullptr,
                             std::size_t alignment_bytes = 512) noexcept {
         return allocate_on(stream, size_bytes, alignment_bytes);

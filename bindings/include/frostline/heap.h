@@ -48,9 +48,10 @@ FROSTLINE_EXPORT frostline_status frostline_heap_close(frostline_heap* heap);
 
 /* Hands out `size_bytes` at a multiple of `alignment_bytes` (a power of two of at most 2 MiB; 0
  * stands for 1, and 512 is kept in any case) for work on `stream`: a CUstream or cudaStream_t of
- * the heap's GPU, or NULL for the legacy default stream. UNSUPPORTED are the calling thread's own
- * default stream, and for host memory any but NULL. The content is undefined. No bytes: OK, and
- * *block is NULL. NO_SPACE says where the memory is; everything that is kept for reuse has been
+ * the heap's GPU or of a peer, or NULL for the legacy default stream. Refused are any other
+ * (INVALID_ARGUMENT), the per-thread default stream among them, since it is another one on each
+ * thread, and for host memory any but NULL (UNSUPPORTED). The content is undefined. No bytes: OK,
+ * and *block is NULL. NO_SPACE says where the memory is; everything that is kept for reuse has been
  * given up before. */
 FROSTLINE_EXPORT frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
                                                        size_t alignment_bytes, void* stream,
