@@ -13,7 +13,8 @@ namespace frostline {
 
 /// Stateful: two are equal if they are of the same heap. It goes along when a container is moved or
 /// swapped, so that both take constant time, and stays behind when one is copied into another: the
-/// target keeps its own heap. A container that outlives the owner of its heap keeps its memory.
+/// target keeps its own heap. Each block spans a multiple of 512 bytes: for vectors rather than for
+/// lists. A container that outlives the owner of its heap keeps its memory.
 /// Thread-safe.
 template <class T>
 class allocator {
