@@ -165,13 +165,15 @@ void DeviceChunks::keep(const DeviceChunk& chunk) noexcept {
 
 void DeviceChunks::destroy(const DeviceChunk& chunk) noexcept {
     const CudaDriver& driver = context_->driver();
-    const Result<void> released = context_->run(
-        [&] { return driver.check("cuMemRelease", driver.cuMemRelease(chunk.handle)); });
-    // What the driver did not take back still counts.
+    const auto release = [&] {
+        return driver.check("cuMemRelease", driver.cuMemRelease(chunk.handle));
+    };
+    // What the driver does not take back counts for good, so it is asked twice.
+    const bool released = context_->run(release) || context_->run(release);
     if (released) made_bytes_ -= chunk.size_bytes;
 }
 
-std::uint64_t DeviceChunks::release_kept() noexcept {
+std::uint64_t DeviceChunks::trim() noexcept {
     const std::lock_guard lock(mutex_);
     const std::uint64_t before = made_bytes_;
     while (give_up_one()) {

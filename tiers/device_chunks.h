@@ -51,7 +51,7 @@ class DeviceChunks {
     void give(std::span<const DeviceChunk> chunks) noexcept;
 
     /// Gives the driver all that is kept, for other users of the device. Says how many bytes.
-    std::uint64_t release_kept() noexcept;
+    std::uint64_t trim() noexcept;
 
     std::uint64_t kept_bytes() const noexcept;
 

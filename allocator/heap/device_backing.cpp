@@ -2,7 +2,6 @@
 #include "allocator/heap/device_backing.h"
 
 #include "allocator/heap/address_index.h"
-#include "tiers/check.h"
 #include "tiers/device_mapping.h"
 
 #include <algorithm>
@@ -114,7 +113,10 @@ Result<void> DeviceBacking::reserve_addresses() {
 
 DeviceBacking::~DeviceBacking() {
     // Addresses behind which memory may still be mapped are the driver's for good.
-    if (addresses_.address == 0 || !all_unmapped_) return;
+    const bool some_mapped =
+        some_windows_stayed_ ||
+        std::any_of(homes_.begin(), homes_.end(), [](const auto handle) { return handle != 0; });
+    if (addresses_.address == 0 || some_mapped) return;
     const CudaDriver& driver = context_->driver();
     (void)context_->run([&] {
         return driver.check("cuMemAddressFree",
@@ -123,21 +125,13 @@ DeviceBacking::~DeviceBacking() {
 }
 
 Result<void> DeviceBacking::back(std::uint64_t address, std::uint64_t chunks) noexcept {
-    const std::size_t first = number_of(address);
-    if (std::any_of(homes_.begin() + static_cast<std::ptrdiff_t>(first),
-                    homes_.begin() + static_cast<std::ptrdiff_t>(first + chunks),
-                    [](const auto handle) { return handle != 0; })) {
-        return Error(Errc::no_space, 0,
-                     "GPU {} did not take back what lies at {:#x}, and nothing else can lie there",
-                     context_->device(), address);
-    }
     FROSTLINE_TRY(const auto taken, chunks_->take(chunks * chunk_bytes()));
     const Result<void> mapped = map_chunks(*context_, address, taken, access_);
     if (!mapped) {
         chunks_->give(taken);
         return mapped;
     }
-    for (std::size_t i = 0; i < taken.size(); ++i) homes_[first + i] = taken[i].handle;
+    for (std::size_t i = 0; i < taken.size(); ++i) homes_[number_of(address) + i] = taken[i].handle;
     return ok();
 }
 
@@ -164,16 +158,16 @@ Result<void> DeviceBacking::map_window(std::uint64_t address,
 }
 
 Result<void> DeviceBacking::unmap_window(std::uint64_t address, std::uint64_t chunks) noexcept {
-    return unmap(address, chunks);
+    const Result<void> unmapped = unmap(address, chunks);
+    if (!unmapped) some_windows_stayed_ = true;
+    return unmapped;
 }
 
 // What was not unmapped is lost for good, so the driver is asked twice.
 Result<void> DeviceBacking::unmap(std::uint64_t address, std::uint64_t chunks) noexcept {
     const std::uint64_t size_bytes = chunks * chunk_bytes();
     if (unmap_chunks(*context_, address, size_bytes)) return ok();
-    const Result<void> unmapped = unmap_chunks(*context_, address, size_bytes);
-    all_unmapped_ &= unmapped.has_value();
-    return unmapped;
+    return unmap_chunks(*context_, address, size_bytes);
 }
 
 }  // namespace frostline

@@ -52,7 +52,7 @@ class DeviceBacking {
     Result<void> unmap_window(std::uint64_t address, std::uint64_t chunks) noexcept;
 
     /// Gives the driver what unback() left here for the next back(). Says how many bytes.
-    std::uint64_t release_spare() noexcept { return chunks_->release_kept(); }
+    std::uint64_t release_spare() noexcept { return chunks_->trim(); }
 
     Result<void> admit(StreamHandle stream) noexcept { return marks_.admit(stream); }
     bool may_mark(StreamHandle stream) noexcept { return marks_.may_mark(stream); }
@@ -78,7 +78,7 @@ class DeviceBacking {
     std::unique_ptr<DeviceChunks> chunks_;
     HeapAddresses addresses_;
     std::vector<CUmemGenericAllocationHandle> homes_;  // by chunk of the large and small part
-    bool all_unmapped_ = true;                         // of what was to be unmapped
+    bool some_windows_stayed_ = false;  // because the driver did not unmap them
     DeviceMarks marks_;
 };
 

@@ -42,6 +42,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -275,6 +276,7 @@ class Heap {
     std::uint64_t pending_bytes_ = 0;
     std::uint64_t window_bytes_ = 0;  // of addresses that are mapped, retired ones included
     std::uint64_t peak_backed_bytes_ = 0;
+    std::optional<Error> refused_;  // why the backing had no more for the present request
 };
 
 }  // namespace frostline

@@ -44,9 +44,11 @@ Error Heap<Backing>::no_room(const Request& request) const noexcept {
     return Error(Errc::no_space, 0,
                  "{}: no room for {:.2f} MiB: {:.2f} of {:.2f} MiB are mapped, of which {:.2f} are "
                  "free but not in one piece, {:.2f} belong to streams that take no event, {:.2f} "
-                 "wait for other streams; free tensors, or raise the budget",
+                 "wait for other streams; {}",
                  options_.name, mib(request.size_bytes), mib(backed_bytes()), mib(capacity_bytes_),
-                 mib(free), mib(of_streams), mib(pending_bytes_));
+                 mib(free), mib(of_streams), mib(pending_bytes_),
+                 refused_.has_value() ? refused_->message()
+                                      : "free tensors, or raise the budget");
 }
 
 template <HeapBacking Backing>

@@ -218,10 +218,12 @@ std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only
             // From its end, so that what is left stays at low addresses.
             const std::uint64_t chunks = std::min(idle->chunks, at_most - given_up);
             idle->address += (idle->chunks - chunks) * space->chunk_bytes();
-            idle->chunks = chunks;
-            // Noted first, because that can fail harmlessly. If the backing keeps the memory after
-            // all, it will refuse to put other memory there.
-            if (!space->unback(*idle) || !backing_->unback(idle->address, chunks)) break;
+            HeapBlock* const block =
+                space->lend({idle->block, idle->address, chunks * space->chunk_bytes()});
+            if (block == nullptr) break;
+            // Where the backing fails, nobody knows what lies there: it stays lent, to nobody.
+            if (!backing_->unback(idle->address, chunks)) break;
+            space->unback(*block);
             given_up += chunks;
         }
     }

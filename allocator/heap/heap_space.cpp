@@ -188,15 +188,11 @@ std::uint64_t HeapSpace::idle_chunks() const noexcept {
     return chunks;
 }
 
-bool HeapSpace::unback(const Idle& idle) noexcept {
-    const std::uint64_t size_bytes = idle.chunks * chunk_bytes_;
-    HeapBlock* const bare = carve(*idle.block, idle.address, size_bytes);
-    if (bare == nullptr) return false;
-    backed_bytes_ -= size_bytes;
-    bare->kind = HeapBlock::Kind::unbacked;
-    bare->tag = kNoStream;
-    coalesce(*bare);
-    return true;
+void HeapSpace::unback(HeapBlock& lent) noexcept {
+    backed_bytes_ -= lent.size_bytes;
+    lent.kind = HeapBlock::Kind::unbacked;
+    lent.tag = kNoStream;
+    coalesce(lent);
 }
 
 HeapBlock* HeapSpace::lend(const Piece& piece) noexcept {

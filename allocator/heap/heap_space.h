@@ -77,8 +77,8 @@ class HeapSpace {
     std::optional<Idle> largest_idle(StreamTag tag, const HeapBlock* beside) const noexcept;
     /// Whole chunks that are free, of any tag.
     std::uint64_t idle_chunks() const noexcept;
-    /// The memory at `idle` is gone. False: no memory for records.
-    bool unback(const Idle& idle) noexcept;
+    /// The memory of a block that was lent, and is whole chunks, is gone.
+    void unback(HeapBlock& lent) noexcept;
 
     /// A part of the free block `from`.
     struct Piece {

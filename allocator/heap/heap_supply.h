@@ -52,6 +52,7 @@ Result<CachedBlock> Heap<Backing>::supply(const Request& request) noexcept {
 template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request,
                                                   std::unique_lock<std::mutex>& lock) noexcept {
+    refused_.reset();
     for (int tries = 0; tries < kMostTries; ++tries) {
         FROSTLINE_TRY(const CachedBlock block, supply(request));
         if (block.record != nullptr) return block;
@@ -284,8 +285,9 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
         backed = backing_->back(address, chunks);
     }
     if (backed) return true;
-    if (no_more()) return false;
-    return backed.error();
+    if (!no_more()) return backed.error();
+    refused_ = backed.error();
+    return false;
 }
 
 template <HeapBacking Backing>

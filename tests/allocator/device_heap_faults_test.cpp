@@ -8,6 +8,7 @@
 #include <optional>
 #include <ostream>
 #include <string_view>
+#include <thread>
 
 namespace frostline {
 namespace {
@@ -57,118 +58,151 @@ std::ostream& operator<<(std::ostream& out, const Case& fault) {
     return out << fault.name();
 }
 
-// The program's own streams and memory; made before anything may fail, and ended after.
-struct Program {
-    explicit Program(const Emulator& emulator)
-        : context(emulator.context()),
-          foreign_context(emulator.context(1)),
-          first(*CudaStream::create(context)),
-          second(*CudaStream::create(context)),
-          foreign(*CudaStream::create(foreign_context)),
-          landing(context, std::size_t{1} << 20) {}
+// The program's own streams and memory. It calls the driver itself, in functions whose faults are
+// not planted, because what is tested is the heap.
+class Program {
+   public:
+    static constexpr std::size_t kSeen = std::size_t{1} << 20;
 
-    std::shared_ptr<CudaContext> context;
-    std::shared_ptr<CudaContext> foreign_context;
-    CudaStream first;
-    CudaStream second;
-    CudaStream foreign;
-    HostLanding landing;
+    explicit Program(const Emulator& emulator)
+        : driver_(emulator.driver()), contexts_{emulator.context(0), emulator.context(1)} {
+        for (std::size_t i = 0; i < streams_.size(); ++i) {
+            enter(i == kForeign ? 1 : 0);
+            EXPECT_EQ(driver_.cuStreamCreate(&streams_[i], CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+        }
+        enter(0);
+        void* memory = nullptr;
+        EXPECT_EQ(driver_.cuMemHostAlloc(&memory, kSeen, 0), CUDA_SUCCESS);
+        landing_ = {static_cast<unsigned char*>(memory), kSeen};
+    }
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+    ~Program() {
+        for (const CUstream stream : streams_) {
+            EXPECT_EQ(driver_.cuStreamDestroy(stream), CUDA_SUCCESS);
+        }
+        EXPECT_EQ(driver_.cuMemFreeHost(landing_.data()), CUDA_SUCCESS);
+        EXPECT_EQ(FROSTLINE_EMULATED(cuCtxSetCurrent)(nullptr), CUDA_SUCCESS);
+    }
+
+    static constexpr std::size_t kForeign = 2;
+    CUstream stream(std::size_t number) const { return streams_[number]; }
+    StreamHandle handle(std::size_t number) const {
+        return reinterpret_cast<StreamHandle>(streams_[number]);
+    }
+    void fill(void* block, std::uint64_t size_bytes, unsigned char value, CUstream stream) const {
+        enter(0);
+        EXPECT_EQ(driver_.cuMemsetD8Async(device_address(block), value, size_bytes, stream),
+                  CUDA_SUCCESS);
+    }
+    bool ends_with(const void* block, std::uint64_t size_bytes, unsigned char value,
+                   CUstream stream) const {
+        enter(0);
+        EXPECT_EQ(driver_.cuMemcpyDtoHAsync(
+                      landing_.data(), device_address(block) + size_bytes - kSeen, kSeen, stream),
+                  CUDA_SUCCESS);
+        EXPECT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+        return std::all_of(landing_.begin(), landing_.end(),
+                           [&](unsigned char byte) { return byte == value; });
+    }
+    void enter(std::size_t device) const {
+        EXPECT_EQ(FROSTLINE_EMULATED(cuCtxSetCurrent)(contexts_[device]->context()), CUDA_SUCCESS);
+    }
+
+   private:
+    const CudaDriver& driver_;
+    std::array<std::shared_ptr<CudaContext>, 2> contexts_;
+    std::array<CUstream, 3> streams_{};
+    std::span<unsigned char> landing_;
 };
 
-// Calls the driver as a program does, which is not what is tested: without the library.
-class ProgramScope {
+// One course through all that a heap does with a driver. Whatever fails is noted; the memory that
+// was handed out must be sound.
+class Course {
    public:
-    explicit ProgramScope(const CudaContext& context) {
-        EXPECT_EQ(FROSTLINE_EMULATED(cuCtxSetCurrent)(context.context()), CUDA_SUCCESS);
+    Course(Program& program, DeviceHeap& heap) : program_(program), heap_(heap) {}
+
+    void run() {
+        std::array<Block, 4> blocks{};
+        for (std::size_t i = 0; i < blocks.size(); ++i) {
+            blocks[i] = take(2 * kMiB, program_.stream(0), static_cast<unsigned char>(i + 1));
+        }
+        give(blocks[0]);
+        give(blocks[2]);
+        const Block window = take(4 * kMiB, program_.stream(0), 9);  // stitched
+        give(blocks[1]);
+        give(window);
+        give(take_behind_work());
+        const Block shared = take(kMiB, program_.stream(0), 6);
+        for (const std::size_t number : {std::size_t{1}, Program::kForeign}) {
+            if (shared.address == nullptr) break;
+            note(heap_.record_stream(shared.address, program_.handle(number)));
+        }
+        give(shared);
+        give(blocks[3]);
+        const auto trimmed = heap_.trim(true);
+        if (!trimmed) errors_.emplace_back(trimmed.error().message());
+        give(take(7 * kMiB, nullptr, 7));
     }
+    const std::vector<std::string>& errors() const { return errors_; }
+
+   private:
+    struct Block {
+        void* address = nullptr;
+        std::uint64_t size_bytes = 0;
+        CUstream stream = nullptr;
+        unsigned char value = 0;
+    };
+
+    Block take(std::uint64_t size_bytes, CUstream stream, unsigned char value) {
+        const auto block = heap_.allocate(size_bytes, reinterpret_cast<StreamHandle>(stream));
+        if (!block) {
+            errors_.emplace_back(block.error().message());
+            return {};
+        }
+        program_.fill(*block, size_bytes, value, stream);
+        return {*block, size_bytes, stream, value};
+    }
+    void give(const Block& block) {
+        if (block.address == nullptr) return;
+        EXPECT_TRUE(program_.ends_with(block.address, block.size_bytes, block.value, block.stream))
+            << "block of " << int{block.value};
+        note(heap_.free(block.address));
+    }
+    // The memory that it gets is another stream's, which cannot be done with it before it has it
+    // or waits for it.
+    Block take_behind_work() {
+        StreamGate gate;
+        const Block block = take(4 * kMiB, program_.stream(0), 4);
+        program_.enter(0);
+        gate.shut(program_.stream(0));
+        if (block.address != nullptr) note(heap_.free(block.address));
+        const auto asked = [&] {
+            const Emulator& emulator = Emulator::get();
+            return emulator.calls("cuStreamWaitEvent") + emulator.calls("cuEventSynchronize");
+        };
+        const std::uint64_t before = asked();
+        std::atomic<bool> has_it{false};
+        std::thread opener([&] {
+            while (asked() == before && !has_it) std::this_thread::yield();
+            gate.open();
+        });
+        const Block next = take(6 * kMiB, program_.stream(1), 5);
+        has_it = true;
+        opener.join();
+        return next;
+    }
+    void note(const Result<void>& result) {
+        if (!result) errors_.emplace_back(result.error().message());
+    }
+
+    Program& program_;
+    DeviceHeap& heap_;
+    std::vector<std::string> errors_;
 };
 
 class DeviceHeapFaults : public testing::TestWithParam<Case> {
    protected:
-    // One course through all that a heap does with a driver. Whatever fails is noted; the memory
-    // that was handed out must be sound.
-    class Course {
-       public:
-        Course(Program& program, DeviceHeap& heap) : program_(program), heap_(heap) {}
-
-        void run() {
-            const StreamHandle one = handle_of(program_.first);
-            const StreamHandle two = handle_of(program_.second);
-            std::array<void*, 4> blocks{};
-            for (std::size_t i = 0; i < blocks.size(); ++i) {
-                blocks[i] = take(2 * kMiB, one, static_cast<unsigned char>(i + 1));
-            }
-            give(blocks[0], 1);
-            give(blocks[2], 3);
-            void* const window = take(4 * kMiB, one, 9);  // stitched
-            give(blocks[1], 2);
-            give(window, 9);
-            void* const other = take(6 * kMiB, two, 5);  // behind the first stream
-            give(other, 5);
-            void* const shared = take(kMiB, one, 6);
-            if (shared != nullptr) {
-                note(heap_.record_stream(shared, two));
-                note(heap_.record_stream(shared, handle_of(program_.foreign)));
-            }
-            give(shared, 6);
-            give(blocks[3], 4);
-            const auto trimmed = heap_.trim(true);
-            if (!trimmed) errors_.emplace_back(trimmed.error().message());
-            give(take(7 * kMiB, 0, 7), 7);
-        }
-        const std::vector<std::string>& errors() const { return errors_; }
-
-       private:
-        void* take(std::uint64_t size_bytes, StreamHandle stream, unsigned char value) {
-            const auto block = heap_.allocate(size_bytes, stream);
-            if (!block) {
-                errors_.emplace_back(block.error().message());
-                return nullptr;
-            }
-            const ProgramScope scope(*program_.context);
-            const auto queue = reinterpret_cast<CUstream>(stream);
-            const CudaDriver& driver = program_.context->driver();
-            EXPECT_EQ(driver.cuMemsetD8Async(device_address(*block), value, size_bytes, queue),
-                      CUDA_SUCCESS);
-            streams_.emplace_back(*block, queue);
-            sizes_.push_back(size_bytes);
-            return *block;
-        }
-        void give(void* block, unsigned char value) {
-            if (block == nullptr) return;
-            const std::size_t at = static_cast<std::size_t>(
-                std::find_if(streams_.rbegin(), streams_.rend(),
-                             [&](const auto& each) { return each.first == block; })
-                    .base() -
-                streams_.begin() - 1);
-            const CUstream queue = streams_[at].second;
-            const CudaDriver& driver = program_.context->driver();
-            {
-                const ProgramScope scope(*program_.context);
-                const std::uint64_t last = sizes_[at] - program_.landing.bytes().size();
-                EXPECT_EQ(driver.cuMemcpyDtoHAsync(program_.landing.bytes().data(),
-                                                   device_address(block) + last,
-                                                   program_.landing.bytes().size(), queue),
-                          CUDA_SUCCESS);
-                EXPECT_EQ(driver.cuStreamSynchronize(queue), CUDA_SUCCESS);
-            }
-            const auto bytes = program_.landing.bytes();
-            EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(),
-                                    [&](unsigned char byte) { return byte == value; }))
-                << "block of " << int{value};
-            note(heap_.free(block));
-        }
-        void note(const Result<void>& result) {
-            if (!result) errors_.emplace_back(result.error().message());
-        }
-
-        Program& program_;
-        DeviceHeap& heap_;
-        std::vector<std::pair<void*, CUstream>> streams_;
-        std::vector<std::uint64_t> sizes_;
-        std::vector<std::string> errors_;
-    };
-
     const char* function() const { return GetParam().function.data(); }
 
     static Result<std::unique_ptr<DeviceHeap>> make(const CudaDriver& driver) {

@@ -67,13 +67,17 @@ class StreamGate {
     ~StreamGate() { open(); }
 
     void shut(const CudaContext& context, CUstream stream) {
+        EXPECT_TRUE(context.run([&] {
+            shut(stream);
+            return ok();
+        }));
+    }
+    /// With the stream's context current.
+    void shut(CUstream stream) {
         const auto wait = [](void* gate) {
             static_cast<StreamGate*>(gate)->open_.wait(false, std::memory_order_acquire);
         };
-        EXPECT_TRUE(context.run([&] {
-            return context.driver().check("cuLaunchHostFunc",
-                                          FROSTLINE_EMULATED(cuLaunchHostFunc)(stream, wait, this));
-        }));
+        EXPECT_EQ(FROSTLINE_EMULATED(cuLaunchHostFunc)(stream, wait, this), CUDA_SUCCESS);
     }
     void open() {
         open_.store(true, std::memory_order_release);

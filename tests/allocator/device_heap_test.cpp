@@ -105,6 +105,9 @@ TEST_F(DeviceHeapMemory, WhatItCachesIsGivenUpBeforeAnythingFails) {
     const auto refused = heap->allocate(8 * kMiB, handle_);
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code(), Errc::no_space) << refused.error().message();
+    EXPECT_NE(std::string(refused.error().message()).find("CUDA_ERROR_OUT_OF_MEMORY"),
+              std::string::npos)
+        << "it is the device that has no more: " << refused.error().message();
     must_free(*heap, large);
     // Of another shape, and of another stream.
     void* const small = must_allocate(*heap, 100'000, handle_of(second));
@@ -130,6 +133,23 @@ TEST_F(DeviceHeapMemory, TrimmingGivesTheDeviceBackToOthers) {
     EXPECT_EQ(before - free_bytes_of_device(), heap->statistics().mapped);
     EXPECT_EQ(heap->statistics().mapped, 2 * kMiB);
     must_free(*heap, kept);
+}
+
+TEST_F(DeviceHeapMemory, WhatTheDriverDoesNotUnmapIsNotUsedAgainAndTheRestIs) {
+    auto heap = make_heap(8 * kMiB);
+    void* const lost = must_allocate(*heap, 2 * kMiB, handle_);
+    must_free(*heap, lost);
+    for (const unsigned nth : {1U, 2U}) gpu_->plant_fault("cuMemUnmap", nth, CUDA_ERROR_UNKNOWN);
+    EXPECT_EQ(heap->trim(true).value_or(1), 0U);
+    EXPECT_EQ(heap->statistics().mapped, 2 * kMiB) << "it still counts";
+    auto* const rest = static_cast<std::byte*>(must_allocate(*heap, 6 * kMiB, handle_));
+    EXPECT_TRUE(lost < rest || lost >= rest + 6 * kMiB);
+    fill(rest, 6 * kMiB, 4, stream_.handle());
+    finish(stream_.handle());
+    EXPECT_TRUE(all_are(content(rest, 6 * kMiB), 4));
+    EXPECT_FALSE(heap->allocate(2 * kMiB, handle_).has_value());
+    heap->check();
+    heap.reset();  // which offers it once more
 }
 
 TEST_F(DeviceHeapMemory, EveryCallIsMadeInTheOwningContextWhateverTheCallersIs) {
