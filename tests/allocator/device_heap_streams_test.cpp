@@ -327,5 +327,56 @@ TEST_F(DeviceHeapLateStreams, NothingIsOverwrittenBeforeItsLastUse) {
     heap->check();
 }
 
+TEST_F(DeviceHeapLateStreams, ThreadsWithStreamsOfTheirOwnShareOneHeap) {
+    constexpr std::size_t kThreads = 4;
+    constexpr std::size_t kSteps = 60;
+    constexpr std::size_t kSeen = 64;
+    std::vector<CudaStream> streams;
+    for (std::size_t i = 0; i < kThreads; ++i) streams.push_back(make_stream());
+    const auto heap = make_heap(24 * kMiB);
+    const HostLanding landing(context_, kThreads * kSteps * kSeen);
+    const auto work = [&](std::size_t thread) {
+        struct Living {
+            std::byte* address;
+            std::uint64_t size_bytes;
+            std::size_t number;
+        };
+        std::vector<Living> living;
+        std::mt19937 random(static_cast<unsigned>(thread));
+        const CUstream stream = streams[thread].handle();
+        const auto end = [&] {
+            const Living block = living.front();
+            living.erase(living.begin());
+            read(block.address + block.size_bytes - kSeen,
+                 landing.bytes().subspan((thread * kSteps + block.number) * kSeen, kSeen), stream);
+            must_free(*heap, block.address);
+        };
+        for (std::size_t number = 0; number < kSteps; ++number) {
+            const std::uint64_t size = kSeen + random() % (random() % 2 == 0 ? 10'000 : 5 * kMiB);
+            auto block = heap->allocate(size, handle_of(streams[thread]));
+            while (!block) {  // others may hold it all: they end some of theirs, too
+                ASSERT_EQ(block.error().code(), Errc::no_space) << block.error().message();
+                living.empty() ? std::this_thread::yield() : end();
+                block = heap->allocate(size, handle_of(streams[thread]));
+            }
+            fill(*block, size, static_cast<unsigned char>(thread * kSteps + number), stream);
+            living.push_back({static_cast<std::byte*>(*block), size, number});
+            if (living.size() > 3) end();
+        }
+        while (!living.empty()) end();
+        finish(stream);
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
+    for (std::thread& each : threads) each.join();
+    for (std::size_t i = 0; i < kThreads * kSteps; ++i) {
+        ASSERT_TRUE(
+            all_are(landing.bytes().subspan(i * kSeen, kSeen), static_cast<unsigned char>(i)))
+            << "block " << i;
+    }
+    EXPECT_EQ(heap->statistics().live, 0U);
+    heap->check();
+}
+
 }  // namespace
 }  // namespace frostline
