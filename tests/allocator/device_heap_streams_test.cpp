@@ -26,6 +26,7 @@ class DeviceHeapStreams : public DeviceHeapTest {
 
     const CudaStream first_ = make_stream();
     const CudaStream second_ = make_stream();
+    const CudaStream third_ = make_stream();
     const StreamHandle one_ = handle_of(first_);
     const StreamHandle two_ = handle_of(second_);
 };
@@ -138,9 +139,10 @@ TEST_F(DeviceHeapStreams, WhileItsStreamIsCapturedMemoryStaysWithIt) {
     must_free(*heap, block);
     must_free(*heap, shared);
     EXPECT_EQ(heap->statistics().pending, 4 * kMiB);
-    void* const other = must_allocate(*heap, 20 * kMiB, two_);  // grows meanwhile
+    must_free(*heap, must_allocate(*heap, 100, handle_of(third_)));  // is new to the heap
+    void* const other = must_allocate(*heap, 20 * kMiB, two_);       // grows meanwhile
     EXPECT_FALSE(overlap(other, shared, 4 * kMiB));
-    const auto refused = heap->allocate(8 * kMiB, two_);
+    const auto refused = heap->allocate(6 * kMiB, two_);
     ASSERT_FALSE(refused.has_value()) << "the rest belongs to the captured stream";
     EXPECT_EQ(refused.error().code(), Errc::no_space);
     EXPECT_NE(must_allocate(*heap, 4 * kMiB, one_), nullptr) << "on it, it can be used";
