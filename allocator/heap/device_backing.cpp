@@ -51,7 +51,12 @@ std::vector<int> with_peers(const DeviceBacking::Options& options) {
 }  // namespace
 
 Result<std::unique_ptr<DeviceBacking>> DeviceBacking::create(const Options& options) noexcept try {
-    // First, because it says what the driver lacks. It keeps the rule of the capacity, too.
+    if (options.context == nullptr || options.chunk_bytes == 0) {
+        return Error(Errc::invalid_argument, 0, "a heap of GPU memory has no {}: name {}",
+                     options.context == nullptr ? "context" : "chunks",
+                     options.context == nullptr ? "its GPU's" : "their size");
+    }
+    // Before anything else is called: it says what the driver lacks.
     FROSTLINE_TRY_VOID(
         options.context->driver().need({CudaFeature::virtual_memory, CudaFeature::streams}));
     FROSTLINE_TRY(const std::uint64_t capacity_bytes, capacity_for(options));

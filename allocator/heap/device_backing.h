@@ -31,9 +31,9 @@ class DeviceBacking {
     static constexpr bool kMakesWindows = true;
     static constexpr bool kHasStreams = true;
 
-    /// Errors: invalid_argument (more than the device has, less than a chunk, no such chunk size, a
-    /// peer that cannot reach the device), unsupported (no virtual memory management), no_space (no
-    /// addresses), out_of_memory, the driver's.
+    /// Errors: invalid_argument (no context, more than the device has, less than a chunk, no such
+    /// chunk size, a peer that cannot reach the device), unsupported (no virtual memory
+    /// management), no_space (no addresses), out_of_memory, the driver's.
     static Result<std::unique_ptr<DeviceBacking>> create(const Options& options) noexcept;
     DeviceBacking(const DeviceBacking&) = delete;
     DeviceBacking& operator=(const DeviceBacking&) = delete;
@@ -78,7 +78,7 @@ class DeviceBacking {
     std::unique_ptr<DeviceChunks> chunks_;
     HeapAddresses addresses_;
     std::vector<CUmemGenericAllocationHandle> homes_;  // by chunk of the large and small part
-    bool some_windows_stayed_ = false;  // because the driver did not unmap them
+    bool some_windows_stayed_ = false;                 // because the driver did not unmap them
     DeviceMarks marks_;
 };
 

@@ -36,7 +36,8 @@ class HostBacking {
     static constexpr bool kHasStreams = false;
 
     /// Errors: invalid_argument (less than a chunk, no such chunk size, no such node), no_space (no
-    /// addresses), unsupported (the driver registers no memory), out_of_memory.
+    /// addresses), permission (the system lets nobody place memory, as in some containers),
+    /// unsupported (the driver registers no memory), out_of_memory.
     static Result<std::unique_ptr<HostBacking>> create(const Options& options) noexcept;
     HostBacking(const HostBacking&) = delete;
     HostBacking& operator=(const HostBacking&) = delete;

@@ -74,18 +74,22 @@ class StreamGate {
     }
     /// With the stream's context current.
     void shut(CUstream stream) {
-        const auto wait = [](void* gate) {
-            static_cast<StreamGate*>(gate)->open_.wait(false, std::memory_order_acquire);
+        const auto wait = [](void* state) {
+            const std::unique_ptr<Open> open(static_cast<Open*>(state));
+            (*open)->wait(false, std::memory_order_acquire);
         };
-        EXPECT_EQ(FROSTLINE_EMULATED(cuLaunchHostFunc)(stream, wait, this), CUDA_SUCCESS);
+        EXPECT_EQ(FROSTLINE_EMULATED(cuLaunchHostFunc)(stream, wait, new Open(open_)),
+                  CUDA_SUCCESS);
     }
     void open() {
-        open_.store(true, std::memory_order_release);
-        open_.notify_all();
+        open_->store(true, std::memory_order_release);
+        open_->notify_all();
     }
 
    private:
-    std::atomic<bool> open_{false};
+    // Shared with who waits, and may still look at it when the gate is gone.
+    using Open = std::shared_ptr<std::atomic<bool>>;
+    const Open open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 class DeviceHeapTest : public testing::Test {

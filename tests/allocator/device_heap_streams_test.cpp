@@ -26,6 +26,7 @@ class DeviceHeapStreams : public DeviceHeapTest {
 
     const CudaStream first_ = make_stream();
     const CudaStream second_ = make_stream();
+    const CudaStream third_ = make_stream();
     const StreamHandle one_ = handle_of(first_);
     const StreamHandle two_ = handle_of(second_);
 };
@@ -138,9 +139,10 @@ TEST_F(DeviceHeapStreams, WhileItsStreamIsCapturedMemoryStaysWithIt) {
     must_free(*heap, block);
     must_free(*heap, shared);
     EXPECT_EQ(heap->statistics().pending, 4 * kMiB);
-    void* const other = must_allocate(*heap, 20 * kMiB, two_);  // grows meanwhile
+    must_free(*heap, must_allocate(*heap, 100, handle_of(third_)));  // is new to the heap
+    void* const other = must_allocate(*heap, 20 * kMiB, two_);       // grows meanwhile
     EXPECT_FALSE(overlap(other, shared, 4 * kMiB));
-    const auto refused = heap->allocate(8 * kMiB, two_);
+    const auto refused = heap->allocate(6 * kMiB, two_);
     ASSERT_FALSE(refused.has_value()) << "the rest belongs to the captured stream";
     EXPECT_EQ(refused.error().code(), Errc::no_space);
     EXPECT_NE(must_allocate(*heap, 4 * kMiB, one_), nullptr) << "on it, it can be used";
@@ -324,6 +326,57 @@ TEST_F(DeviceHeapLateStreams, NothingIsOverwrittenBeforeItsLastUse) {
     }
     EXPECT_GT(windows, 0U) << "no block was stitched";
     EXPECT_GT(orders(), 0U);
+    heap->check();
+}
+
+TEST_F(DeviceHeapLateStreams, ThreadsWithStreamsOfTheirOwnShareOneHeap) {
+    constexpr std::size_t kThreads = 4;
+    constexpr std::size_t kSteps = 60;
+    constexpr std::size_t kSeen = 64;
+    std::vector<CudaStream> streams;
+    for (std::size_t i = 0; i < kThreads; ++i) streams.push_back(make_stream());
+    const auto heap = make_heap(24 * kMiB);
+    const HostLanding landing(context_, kThreads * kSteps * kSeen);
+    const auto work = [&](std::size_t thread) {
+        struct Living {
+            std::byte* address;
+            std::uint64_t size_bytes;
+            std::size_t number;
+        };
+        std::vector<Living> living;
+        std::mt19937 random(static_cast<unsigned>(thread));
+        const CUstream stream = streams[thread].handle();
+        const auto end = [&] {
+            const Living block = living.front();
+            living.erase(living.begin());
+            read(block.address + block.size_bytes - kSeen,
+                 landing.bytes().subspan((thread * kSteps + block.number) * kSeen, kSeen), stream);
+            must_free(*heap, block.address);
+        };
+        for (std::size_t number = 0; number < kSteps; ++number) {
+            const std::uint64_t size = kSeen + random() % (random() % 2 == 0 ? 10'000 : 5 * kMiB);
+            auto block = heap->allocate(size, handle_of(streams[thread]));
+            while (!block) {  // others may hold it all: they end some of theirs, too
+                ASSERT_EQ(block.error().code(), Errc::no_space) << block.error().message();
+                living.empty() ? std::this_thread::yield() : end();
+                block = heap->allocate(size, handle_of(streams[thread]));
+            }
+            fill(*block, size, static_cast<unsigned char>(thread * kSteps + number), stream);
+            living.push_back({static_cast<std::byte*>(*block), size, number});
+            if (living.size() > 3) end();
+        }
+        while (!living.empty()) end();
+        finish(stream);
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
+    for (std::thread& each : threads) each.join();
+    for (std::size_t i = 0; i < kThreads * kSteps; ++i) {
+        ASSERT_TRUE(
+            all_are(landing.bytes().subspan(i * kSeen, kSeen), static_cast<unsigned char>(i)))
+            << "block " << i;
+    }
+    EXPECT_EQ(heap->statistics().live, 0U);
     heap->check();
 }
 

@@ -177,6 +177,12 @@ TEST_F(DeviceHeapMemory, TheWholeDeviceIsTheBudgetUnlessOneIsNamed) {
     const auto less = make_device_heap({.context = context_, .capacity_bytes = kMiB});
     ASSERT_FALSE(less.has_value());
     EXPECT_EQ(less.error().code(), Errc::invalid_argument);
+    EXPECT_EQ(make_device_heap({}).error().code(), Errc::invalid_argument) << "no context";
+    EXPECT_EQ(make_device_heap({.context = context_, .chunk_bytes = 0}).error().code(),
+              Errc::invalid_argument);
+    EXPECT_EQ(make_device_heap({.context = context_, .peers = {0}}).error().code(),
+              Errc::invalid_argument)
+        << "no device is its own peer";
     const auto uneven = make_device_heap({.context = context_, .chunk_bytes = 3 * kMiB});
     ASSERT_FALSE(uneven.has_value());
     EXPECT_EQ(uneven.error().code(), Errc::invalid_argument);

@@ -282,6 +282,22 @@ TEST_F(PinnedHostHeap, ChunksAreRegisteredAsLongAsTheHeapHasThem) {
     EXPECT_NE(must_allocate(*heap, 100), nullptr);  // is left to the heap's end
 }
 
+TEST_F(PinnedHostHeap, AForkedChildEndsItWithoutTheDriver) {
+    auto heap = make({.capacity_bytes = 32 * kMiB, .pin = gpu_->context()});
+    std::byte* const block = must_allocate(*heap, 2 * kMiB);
+    std::memset(block, 7, 2 * kMiB);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const bool right = block[2 * kMiB - 1] == std::byte{7};
+        heap.reset();
+        ::_exit(right ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(registered(block, 2 * kMiB), 2 * kMiB);
+}
+
 TEST_F(PinnedHostHeap, WhatTheDriverRefusesIsAnErrorAndTheHeapWorksOn) {
     const auto heap = make({.capacity_bytes = 32 * kMiB, .pin = gpu_->context()});
     gpu_->plant_fault("cuMemHostRegister", 2, CUDA_ERROR_OUT_OF_MEMORY);

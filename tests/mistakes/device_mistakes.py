@@ -48,9 +48,9 @@ MISTAKES = (
     Mistake(
         "a handle is released twice",
         "tiers/device_chunks.cpp",
-        '[&] { return driver.check("cuMemRelease", driver.cuMemRelease(chunk.handle)); };',
-        '[&] { (void)driver.cuMemRelease(chunk.handle);'
-        ' return driver.check("cuMemRelease", driver.cuMemRelease(chunk.handle)); };',
+        'return driver.check("cuMemRelease", driver.cuMemRelease(chunk.handle));',
+        '(void)driver.cuMemRelease(chunk.handle);'
+        ' return driver.check("cuMemRelease", driver.cuMemRelease(chunk.handle));',
         "TensorsComeAndGoUnderWork",
         "double-release",
     ),
