@@ -60,16 +60,12 @@ Result<NewTensor> MigrationEngine::allocate(std::uint64_t size_bytes, PinEnd end
     if (size_bytes == 0) return Error(Errc::invalid_argument, 0, "there are no bytes to store");
     if (size_bytes > fastest().info().capacity_bytes) return no_room_in_fastest(size_bytes);
     Lock lock(mutex_);
-<<<<<<< HEAD
-    const auto room = find_room(size_bytes, lock, [&] { return fastest().reserve(size_bytes); });
+    const auto room =
+        find_room(size_bytes, lock, [&] { return reserve_fastest(size_bytes, lock); });
     if (!room) {
         const bool full = room.error().code() == Errc::no_space;
         return full ? no_room_in_fastest(size_bytes) : room.error();
     }
-=======
-    FROSTLINE_TRY(const Extent room,
-                  find_room(size_bytes, lock, [&] { return reserve_fastest(size_bytes, lock); }));
->>>>>>> work-engine
     // Held, so that what is decided after it was added leaves it alone.
     const auto id = add(size_bytes, {*room, std::nullopt}, true, lock);
     if (!id) {
@@ -118,15 +114,6 @@ Result<TensorId> MigrationEngine::adopt(std::span<std::byte> buffer, BufferRelea
     return id;
 }
 
-<<<<<<< HEAD
-// Asks until there is room, or until nothing is under way that could make some.
-=======
-Error MigrationEngine::exceeds_fastest(std::uint64_t size_bytes) const {
-    return Error(Errc::no_space, 0,
-                 "{} bytes exceed the {} budget of {}, and no lower tier takes them", size_bytes,
-                 name(fastest().info().kind), fastest().info().capacity_bytes);
-}
-
 // Without the lock while memory is put behind the room; whoever needs room waits for that.
 Result<Extent> MigrationEngine::reserve_fastest(std::uint64_t size_bytes, Lock& lock) {
     FROSTLINE_TRY(const Extent room, fastest().reserve_room(size_bytes));
@@ -145,7 +132,6 @@ Result<Extent> MigrationEngine::reserve_fastest(std::uint64_t size_bytes, Lock& 
 
 // Asks until there is room, or until nothing is under way that could make some. An attempt may
 // release the lock.
->>>>>>> work-engine
 template <class Attempt>
 Result<Extent> MigrationEngine::find_room(std::uint64_t size_bytes, Lock& lock, Attempt attempt) {
     std::uint64_t waiting_since_ns = 0;

@@ -116,7 +116,6 @@ TEST_F(TierSetTest, dram_is_pinned_where_a_gpu_is_and_says_so_where_none_is) {
     expect_keeps_everything(*manager);
 }
 
-<<<<<<< HEAD
 TEST_F(TierSetTest, a_gpu_with_nothing_to_do_is_refused) {
     ManagerOptions idle = options();
     for (const int gpu : {0, 1}) {
@@ -126,7 +125,8 @@ TEST_F(TierSetTest, a_gpu_with_nothing_to_do_is_refused) {
         EXPECT_EQ(manager.error().code(), Errc::invalid_argument);
         EXPECT_THAT(manager.error().message(), HasSubstr("set device"));
     }
-=======
+}
+
 TEST_F(TierSetTest, staging_of_a_gpu_is_counted_and_made_when_it_is_needed) {
     const EmulatedGpu gpu("memory=64MiB");
     const EnvironmentVariable driver("FROSTLINE_CUDA_DRIVER", FROSTLINE_EMULATOR);
@@ -146,7 +146,6 @@ TEST_F(TierSetTest, staging_of_a_gpu_is_counted_and_made_when_it_is_needed) {
     Bytes back(2 * kMi);
     ASSERT_TRUE(manager->get(*first, back).has_value());
     EXPECT_EQ(back, Bytes(2 * kMi, std::byte{1}));
->>>>>>> work-engine
 }
 
 }  // namespace
