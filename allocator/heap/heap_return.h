@@ -190,6 +190,7 @@ bool Heap<Backing>::close_retired() noexcept {
 template <HeapBacking Backing>
 std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
                                           const HeapBlock* beside) noexcept {
+    if (options_.keeps_memory) return 0;
     std::uint64_t given_up = 0;
     close_retired();
     if (!retired_.empty()) return 0;  // a window may still show the chunk
@@ -205,6 +206,7 @@ std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only
             // Noted first, because that can fail harmlessly. If the backing keeps the memory after
             // all, it will refuse to put other memory there.
             if (!space->unback(*idle) || !backing_->unback(idle->address, chunks)) break;
+            if (options_.budget != nullptr) options_.budget->give(chunks * space->chunk_bytes());
             given_up += chunks;
         }
     }
