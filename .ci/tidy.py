@@ -14,6 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+# What CMake adds where headers are precompiled: clang cannot read GCC's, and a source shall name
+# what it uses.
+PRECOMPILED = re.compile(r"-Winvalid-pch -include .+?/cmake_pch\.hxx\"? ")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -32,25 +35,27 @@ def reachable(root, source):
 
 def input_hash(root, entry, tool_version):
     digest = hashlib.sha256(tool_version + (root / ".clang-tidy").read_bytes())
-    digest.update(entry.get("command", "").encode())
+    digest.update(entry["command"].encode())
     for path in reachable(root, Path(entry["file"])):
         digest.update(f"\n{path}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
 def own_entries(root, build):
-    """The sources of the tree, each once; what the build generates does not count."""
+    """The sources of the tree, each once and without precompiled headers; what the build generates
+    does not count."""
     entries = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = Path(entry["file"])
         if path.suffix == ".cpp" and root in path.parents and build not in path.parents:
+            entry["command"] = PRECOMPILED.sub("", entry["command"])
             entries.setdefault(path, entry)
     return [entries[path] for path in sorted(entries)]
 
 
-def check(options, source):
+def check(options, database, source):
     # GCC's warning options are not all clang's.
-    command = [options.clang_tidy, "-p", str(options.build), "--quiet",
+    command = [options.clang_tidy, "-p", str(database), "--quiet",
                "--extra-arg=-Wno-unknown-warning-option", source]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # On stderr are only counts of suppressed warnings, unless it failed.
@@ -69,12 +74,15 @@ def main():
     version = subprocess.run([options.clang_tidy, "--version"], capture_output=True).stdout
 
     entries = own_entries(options.root, options.build)
+    database = options.build / "lint"
+    database.mkdir(exist_ok=True)
+    (database / "compile_commands.json").write_text(json.dumps(entries))
     marks = {e["file"]: options.cache / input_hash(options.root, e, version) for e in entries}
     waiting = [source for source, mark in marks.items() if not mark.exists()]
     print(f"clang-tidy: {len(entries)} sources, {len(waiting)} to check", flush=True)
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        running = {pool.submit(check, options, source): source for source in waiting}
+        running = {pool.submit(check, options, database, source): source for source in waiting}
         for future in concurrent.futures.as_completed(running):
             source, (status, said) = running[future], future.result()
             if status == 0:

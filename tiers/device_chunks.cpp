@@ -171,6 +171,14 @@ void DeviceChunks::destroy(const DeviceChunk& chunk) noexcept {
     if (released) made_bytes_ -= chunk.size_bytes;
 }
 
+std::uint64_t DeviceChunks::release_kept() noexcept {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t before = made_bytes_;
+    while (give_up_one()) {
+    }
+    return before - made_bytes_;
+}
+
 std::uint64_t DeviceChunks::kept_bytes() const noexcept {
     const std::lock_guard lock(mutex_);
     return kept_bytes_;

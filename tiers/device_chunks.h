@@ -50,6 +50,9 @@ class DeviceChunks {
     /// Takes handles back, which are mapped nowhere.
     void give(std::span<const DeviceChunk> chunks) noexcept;
 
+    /// Gives the driver all that is kept, for other users of the device. Says how many bytes.
+    std::uint64_t release_kept() noexcept;
+
     std::uint64_t kept_bytes() const noexcept;
 
    private:

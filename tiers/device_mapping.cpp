@@ -43,6 +43,22 @@ Result<void> unmap_chunks(const CudaContext& context, CUdeviceptr address,
         [&] { return driver.check("cuMemUnmap", driver.cuMemUnmap(address, size_bytes)); });
 }
 
+Result<void> check_peers(const CudaContext& context, std::span<const int> peers) noexcept {
+    const CudaDriver& driver = context.driver();
+    for (const int peer : peers) {
+        CUdevice handle = 0;
+        int can = 0;
+        FROSTLINE_TRY_VOID(driver.check("cuDeviceGet", driver.cuDeviceGet(&handle, peer)));
+        FROSTLINE_TRY_VOID(driver.check(
+            "cuDeviceCanAccessPeer", driver.cuDeviceCanAccessPeer(&can, handle, context.handle())));
+        if (can == 0) {
+            return Error(Errc::invalid_argument, 0, "GPU {} cannot reach the memory of GPU {}",
+                         peer, context.device());
+        }
+    }
+    return ok();
+}
+
 std::vector<CUmemAccessDesc> access_for(std::span<const int> devices) {
     std::vector<CUmemAccessDesc> access;
     access.reserve(devices.size());

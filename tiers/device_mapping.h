@@ -23,6 +23,10 @@ Result<void> map_chunks(const CudaContext& context, CUdeviceptr address,
 Result<void> unmap_chunks(const CudaContext& context, CUdeviceptr address,
                           std::uint64_t size_bytes) noexcept;
 
+/// Whether these devices can be given access to the memory of the context's. Errors:
+/// invalid_argument (one cannot reach it), the driver's.
+Result<void> check_peers(const CudaContext& context, std::span<const int> peers) noexcept;
+
 /// What map_chunks() takes as `access`. May throw std::bad_alloc.
 std::vector<CUmemAccessDesc> access_for(std::span<const int> devices);
 

@@ -23,23 +23,6 @@ Error no_memory() noexcept {
     return Error(Errc::out_of_memory, 0, "no memory to keep account of device memory");
 }
 
-// Peers reach the memory only where the devices can.
-Result<void> check_peers(const CudaContext& context, std::span<const int> peers) {
-    const CudaDriver& driver = context.driver();
-    for (const int peer : peers) {
-        CUdevice handle = 0;
-        int can = 0;
-        FROSTLINE_TRY_VOID(driver.check("cuDeviceGet", driver.cuDeviceGet(&handle, peer)));
-        FROSTLINE_TRY_VOID(driver.check(
-            "cuDeviceCanAccessPeer", driver.cuDeviceCanAccessPeer(&can, handle, context.handle())));
-        if (can == 0) {
-            return Error(Errc::invalid_argument, 0, "GPU {} cannot reach the memory of GPU {}",
-                         peer, context.device());
-        }
-    }
-    return ok();
-}
-
 Result<void> check_capacity(const CudaContext& context, std::uint64_t capacity_bytes,
                             std::uint64_t granularity_bytes) {
     const CudaDriver& driver = context.driver();

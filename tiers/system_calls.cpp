@@ -34,6 +34,7 @@ const SystemCalls& SystemCalls::real() noexcept {
         .pwrite = ::pwrite,
         .mmap = ::mmap,
         .munmap = ::munmap,
+        .mprotect = ::mprotect,
         .madvise = ::madvise,
         .mbind = ::mbind,
         .move_pages = ::move_pages,

@@ -37,6 +37,7 @@ struct SystemCalls {
     ssize_t (*pwrite)(int fd, const void* buffer, size_t count, off_t offset);
     void* (*mmap)(void* address, size_t length, int protection, int flags, int fd, off_t offset);
     int (*munmap)(void* address, size_t length);
+    int (*mprotect)(void* address, size_t length, int protection);
     int (*madvise)(void* address, size_t length, int advice);
     long (*mbind)(void* address, unsigned long length, int mode, const unsigned long* nodes,
                   unsigned long max_node, unsigned flags);

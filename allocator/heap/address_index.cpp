@@ -1,3 +1,5 @@
+// An open-addressed table with linear probing and removal by shifting back (Knuth, The Art of
+// Computer Programming 3, 6.4, Algorithm R), so that it never fills with tombstones.
 #include "allocator/heap/address_index.h"
 
 #include "tiers/check.h"
@@ -75,8 +77,8 @@ void AddressIndex::erase(std::uint64_t address) noexcept {
         FROSTLINE_CHECK(entry != 0, "erasing an address that the index lacks");
         if (unit_in(entry) == unit) break;
     }
-    // Entries behind the hole that a probe would no longer reach move into it. Each is copied before
-    // its old place is overwritten, so that it is in the table at every moment.
+    // Entries behind the hole that a probe would no longer reach move into it. Each is copied
+    // before its old place is overwritten, so that it is in the table at every moment.
     for (std::size_t slot = (hole + 1) & table.mask;; slot = (slot + 1) & table.mask) {
         const Entry entry = table.entries[slot].load(std::memory_order_relaxed);
         if (entry == 0) break;

@@ -4,8 +4,9 @@
 // Rule: an entry is one word that names both the address and the record, and it stays where a probe
 // from its home slot finds it, but for the moment in which a removal nearby moves it. A reader that
 // finds its address has the right record whatever goes on; one that does not find it must ask again
-// under the heap's lock before it may say that the address is unknown. Tables that were outgrown are
-// kept, because a reader may still be in them; each is half the next, so together they are one more.
+// under the heap's lock before it may say that the address is unknown. Tables that were outgrown
+// are kept, because a reader may still be in them; each is half the next, so together they are one
+// more.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,7 @@ class AddressIndex {
     /// Addresses are multiples of this, and lie within kReach of `base_address`.
     static constexpr std::uint64_t kUnitBytes = 512;
     static constexpr unsigned kUnitBits = 36;
-    static constexpr std::uint64_t kReach =
-        ((std::uint64_t{1} << kUnitBits) - 1) * kUnitBytes;
+    static constexpr std::uint64_t kReach = ((std::uint64_t{1} << kUnitBits) - 1) * kUnitBytes;
     /// Values are at most this.
     static constexpr std::uint32_t kMostValue = (std::uint32_t{1} << 28) - 2;
 

@@ -1,3 +1,4 @@
+// MADV_WIPEONFORK: the kernel does at fork what no handler could be trusted to do.
 #include "allocator/heap/fork_guard.h"
 
 #include "tiers/check.h"
@@ -11,8 +12,8 @@
 namespace frostline {
 
 Result<std::unique_ptr<ForkGuard>> ForkGuard::create() noexcept {
-    void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const page =
+        mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return Error(Errc::out_of_memory, errno, "making a heap's guard page");
     std::unique_ptr<ForkGuard> guard;
     int refused = ENOMEM;

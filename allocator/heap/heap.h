@@ -2,10 +2,11 @@
 // them lies outside that memory.
 //
 // Two layers. A thread's cache serves most requests: it holds blocks that the thread freed, by size
-// and stream. Behind it, under the heap's lock, lies the free memory: large blocks and small ones in
-// chunks of their own (two HeapSpaces), because small ones live long among short-lived large ones,
-// and one would keep a chunk from ever being whole again; slots (SlotSpans) for the smallest. What the caches hold goes back there before the heap
-// takes any new memory from its backing, so that caching never costs memory.
+// and stream. Behind it, under the heap's lock, lies the free memory: large blocks and small ones
+// in chunks of their own (two HeapSpaces), because small ones live long among short-lived large
+// ones, and one would keep a chunk from ever being whole again; slots (SlotSpans) for the smallest.
+// What the caches hold goes back there before the heap takes any new memory from its backing, so
+// that caching never costs memory.
 //
 // Slots are always cached. Blocks are once the heap has served many without a new chunk: a cached
 // block keeps its place, where best fit would have chosen a better one, and a heap that still grows
@@ -25,8 +26,10 @@
 #include "allocator/heap/heap_caches.h"
 #include "allocator/heap/heap_clock.h"
 #include "allocator/heap/heap_options.h"
+#include "allocator/heap/heap_places.h"
 #include "allocator/heap/heap_space.h"
 #include "allocator/heap/heap_statistics.h"
+#include "allocator/heap/heap_trace.h"
 #include "allocator/heap/record_arena.h"
 #include "allocator/heap/slot_spans.h"
 #include "allocator/heap/stitch_plan.h"
@@ -79,7 +82,8 @@ class Heap {
     Result<void> record_stream(void* block, StreamHandle stream) noexcept;
 
     /// Size, id and birth of the live block that starts there. Errors: as free().
-    Result<HeapAllocation> describe(const void* block) const noexcept;
+    /// May throw std::bad_alloc if the options say `debug`.
+    Result<HeapAllocation> describe(const void* block) const;
     /// Whether the address lies in what this heap hands out from.
     bool owns(const void* address) const noexcept;
 
@@ -90,8 +94,15 @@ class Heap {
     /// Exact while no thread is in a call of this heap, and else within what those calls change.
     HeapStatistics statistics() const noexcept;
 
-    /// What lives, in the order of birth.
+    /// What lives, in the order of birth. May throw std::bad_alloc.
     std::vector<HeapAllocation> live() const;
+
+    /// A step begins: a line of the trace.
+    void begin_step() noexcept;
+    /// What the heap recorded since it was made, as heap_trace.h says; empty unless the options say
+    /// `traced`. Whether anything is missing: trace_complete(). May throw std::bad_alloc.
+    std::string trace() const;
+    bool trace_complete() const noexcept { return trace_.complete(); }
 
     const HeapOptions& options() const noexcept { return options_; }
     Backing& backing() noexcept { return *backing_; }
@@ -100,6 +111,8 @@ class Heap {
     void check() const;
 
    private:
+    using EventRef = std::shared_ptr<typename Backing::Event>;
+
     // What an address names: a slot of a span, or a block.
     struct Found {
         AllocationRecord* record = nullptr;
@@ -129,7 +142,8 @@ class Heap {
 
     Heap(std::unique_ptr<Backing> backing, const HeapOptions& options);
     Result<void> set_up();
-    HeapAllocation allocation(std::uint64_t address, const AllocationRecord& record) const noexcept;
+    void tell_leaks() const noexcept;
+    HeapAllocation allocation(std::uint64_t address, const AllocationRecord& record) const;
 
     // heap_fast.h
     Result<HeapThread*> thread_for(StreamHandle stream) noexcept;
@@ -138,22 +152,24 @@ class Heap {
                                   StreamHandle stream) noexcept;
     void begin_life(const Request& request, CachedBlock block, ThreadCache& cache) noexcept;
     void note_peak(CacheCounts& counts) noexcept;
+    void note_birth(CachedBlock block, ThreadCache& cache) noexcept;
+    void note_death(CachedBlock block, ThreadCache& cache) noexcept;
     Found find(std::uint64_t address) const noexcept;
     bool caches(std::uint64_t block_bytes) const noexcept {
         return block_bytes <= kLargestSlot || caches_blocks_.load(std::memory_order_relaxed);
     }
     static bool claim(const Found& found, std::uint64_t address) noexcept;
     Result<void> end_life(void* start, const std::uint64_t* size_bytes) noexcept;
-    void end_life_slowly(CachedBlock block, std::uint64_t block_bytes,
-                         HeapThread* thread) noexcept;
-    void count_death(CacheCounts& counts, std::uint64_t size_bytes,
-                     std::uint64_t block_bytes) noexcept;
+    void end_life_slowly(CachedBlock block, std::uint64_t block_bytes, HeapThread* thread) noexcept;
+    void count_death(CachedBlock block, std::uint64_t block_bytes, ThreadCache& cache) noexcept;
 
     // heap_supply.h: all but the first two under mutex_
     static bool usable(std::uint64_t alignment_bytes) noexcept;
     static std::uint64_t block_bytes_for(std::uint64_t size_bytes,
                                          std::uint64_t alignment_bytes) noexcept;
     Result<CachedBlock> supply(const Request& request) noexcept;
+    Result<CachedBlock> supply_or_wait(const Request& request,
+                                       std::unique_lock<std::mutex>& lock) noexcept;
     void note_supply(const Request& request, bool scarce) noexcept;
     Result<CachedBlock> take_again(const Request& request) noexcept;
     Result<CachedBlock> take_grown(const Request& request) noexcept;
@@ -188,11 +204,11 @@ class Heap {
     bool settle(StreamTag tag) noexcept;
     bool mark_freed(StreamTag tag) noexcept;
     bool borrow_from_streams(StreamTag tag) noexcept;
-    bool wait_for_streams() noexcept;
+    std::vector<EventRef> events_ahead();
+    bool wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept;
     bool close_retired() noexcept;
     std::uint64_t give_up_idle(std::uint64_t at_most, bool small_only,
                                const HeapBlock* beside) noexcept;
-    std::uint64_t give_up_streams(std::uint64_t at_most, const HeapBlock* beside) noexcept;
 
     // heap_errors.h
     Error forked() const noexcept;
@@ -201,6 +217,7 @@ class Heap {
     Error no_room(const Request& request) const noexcept;
     Error misuse(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
     Error explain(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
+    std::string story(std::uint64_t address) const noexcept;
 
     std::uint64_t free_bytes_of(StreamTag tag) const noexcept {
         return large_->free_bytes(tag) + small_->free_bytes(tag);
@@ -213,6 +230,7 @@ class Heap {
     static_assert(kMostSmallBytes >= kSpanBytes);
     static constexpr std::uint64_t kFirstPatience = std::uint64_t{1} << 14;
     static constexpr std::uint64_t kBirthsAtOnce = 1024;
+    static constexpr int kOwnFrames = 1;
     static constexpr int kMostTries = 8;  // at making room for one request
     static constexpr std::uint64_t kMostAlignment = std::uint64_t{2} << 20;
     static constexpr std::int64_t kPeakStepBytes = std::int64_t{1} << 20;
@@ -223,7 +241,10 @@ class Heap {
     const HeapAddresses addresses_;
     const std::uint64_t capacity_bytes_;
     const HeapClock clock_;
+    const bool noting_;  // births and deaths are traced, or their places kept
     std::unique_ptr<ForkGuard> fork_guard_;
+    std::unique_ptr<HeapPlaces> places_;  // null unless the options say `debug`
+    HeapTrace trace_;
     std::shared_ptr<HeapCaches> caches_;
     std::atomic<std::uint64_t> next_birth_{1};
     mutable std::atomic<std::uint64_t> misuses_{0};
@@ -238,12 +259,12 @@ class Heap {
     std::unique_ptr<SlotSpans> spans_;
     AddressIndex index_;
     StreamLedger<Backing> ledger_;
-    std::unique_ptr<FreeExtents> windows_;             // addresses for windows
-    std::map<std::uint64_t, HeapBlock*> open_windows_;  // by where their mappings start
+    std::unique_ptr<FreeExtents> windows_;                      // addresses for windows
+    std::map<std::uint64_t, HeapBlock*> open_windows_;          // by where their mappings start
     std::unordered_map<AllocationRecord*, Pending> elsewhere_;  // of living blocks
     std::vector<Pending> pending_;
     std::vector<Retired> retired_;
-    ThreadCache uncached_;  // counts for threads that have no cache; never holds a block
+    ThreadCache uncached_;    // counts for threads that have no cache; never holds a block
     std::uint64_t calm_ = 0;  // blocks supplied since memory was scarce last
     std::uint64_t patience_ = kFirstPatience;
     std::uint64_t pending_bytes_ = 0;

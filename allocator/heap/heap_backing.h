@@ -58,4 +58,18 @@ concept HeapBacking = requires(B backing, const B constant, std::uint64_t addres
     { backing.order(stream, event) } -> std::same_as<Result<void>>;
 };
 
+/// A backing may refuse a stream before its first use: one that cannot be told from others by its
+/// handle, or that does not reach the memory.
+template <class B>
+concept JudgesStreams = requires(B backing, StreamHandle stream) {
+    { backing.admit(stream) } -> std::same_as<Result<void>>;
+};
+
+/// A backing may keep what unback() took away, for the next back(). Then this gives it up to other
+/// users of the medium, and says how many bytes.
+template <class B>
+concept KeepsSpares = requires(B backing) {
+    { backing.release_spare() } -> std::same_as<std::uint64_t>;
+};
+
 }  // namespace frostline

@@ -19,8 +19,8 @@ class HeapBudget {
         do {
             const std::uint64_t limit = limit_bytes_.load(std::memory_order_relaxed);
             if (used > limit || size_bytes > limit - used) return false;
-        } while (!used_bytes_.compare_exchange_weak(used, used + size_bytes,
-                                                    std::memory_order_relaxed));
+        } while (
+            !used_bytes_.compare_exchange_weak(used, used + size_bytes, std::memory_order_relaxed));
         taken_bytes_.fetch_add(size_bytes, std::memory_order_relaxed);
         std::uint64_t peak = peak_bytes_.load(std::memory_order_relaxed);
         while (used + size_bytes > peak &&

@@ -1,3 +1,4 @@
+// Threads come and go; their caches stay with the heap.
 #include "allocator/heap/heap_caches.h"
 
 #include <algorithm>
@@ -39,8 +40,7 @@ std::atomic<std::uint64_t> next_number{1};
 
 }  // namespace
 
-HeapCaches::HeapCaches() noexcept : number_(next_number.fetch_add(1, std::memory_order_relaxed)) {
-}
+HeapCaches::HeapCaches() noexcept : number_(next_number.fetch_add(1, std::memory_order_relaxed)) {}
 
 HeapThread* HeapCaches::enter() noexcept {
     if (HeapThreadEnd::ended) return nullptr;

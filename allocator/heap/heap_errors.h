@@ -39,8 +39,8 @@ Error Heap<Backing>::no_room(const Request& request) const noexcept {
     for (std::size_t i = 1; i <= ledger_.count(); ++i) {
         if (i != request.tag) of_streams += free_bytes_of(static_cast<StreamTag>(i));
     }
-    const std::uint64_t free = large_->free_bytes() + small_->free_bytes() + spans_->free_bytes() -
-                               of_streams;
+    const std::uint64_t free =
+        large_->free_bytes() + small_->free_bytes() + spans_->free_bytes() - of_streams;
     return Error(Errc::no_space, 0,
                  "{}: no room for {:.2f} MiB: {:.2f} of {:.2f} MiB are mapped, of which {:.2f} are "
                  "free but not in one piece, {:.2f} belong to streams that take no event, {:.2f} "
@@ -50,8 +50,7 @@ Error Heap<Backing>::no_room(const Request& request) const noexcept {
 }
 
 template <HeapBacking Backing>
-Error Heap<Backing>::misuse(std::uint64_t address,
-                            const std::uint64_t* size_bytes) const noexcept {
+Error Heap<Backing>::misuse(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept {
     misuses_.fetch_add(1, std::memory_order_relaxed);
     const Error error = explain(address, size_bytes);
     if (options_.on_misuse) options_.on_misuse(error);
@@ -68,20 +67,33 @@ Error Heap<Backing>::explain(std::uint64_t address,
     const std::lock_guard lock(mutex_);
     const Found found = find(address);
     if (found.record == nullptr) {
-        return Error(Errc::invalid_argument, 0,
-                     "no block of {} starts at {:#x}: it was freed before, or lies inside another",
-                     options_.name, address);
+        return Error(
+            Errc::invalid_argument, 0,
+            "no block of {} starts at {:#x}: it was freed before, or lies inside another{}",
+            options_.name, address, story(address));
     }
     const AllocationRecord& record = *found.record;
     if (record.state.load(std::memory_order_relaxed) != AllocationState::live) {
         return Error(Errc::invalid_argument, 0,
-                     "the block of {} at {:#x} was freed already (allocation {}, {} bytes)",
-                     options_.name, address, HeapClock::number_in(record.birth),
-                     record.size_bytes);
+                     "the block of {} at {:#x} was freed already (allocation {}, {} bytes){}",
+                     options_.name, address, HeapClock::number_in(record.birth), record.size_bytes,
+                     story(address));
     }
-    return Error(Errc::invalid_argument, 0,
-                 "the block of {} at {:#x} has {} bytes, and {} are to be freed; nothing was freed",
-                 options_.name, address, record.size_bytes, size_bytes == nullptr ? 0 : *size_bytes);
+    return Error(
+        Errc::invalid_argument, 0,
+        "the block of {} at {:#x} has {} bytes, and {} are to be freed; nothing was freed{}",
+        options_.name, address, record.size_bytes, size_bytes == nullptr ? 0 : *size_bytes,
+        story(address));
+}
+
+template <HeapBacking Backing>
+std::string Heap<Backing>::story(std::uint64_t address) const noexcept {
+    try {
+        const std::string story = places_ == nullptr ? std::string() : places_->story(address);
+        return story.empty() ? story : "; " + story;
+    } catch (const std::bad_alloc&) {
+        return {};
+    }
 }
 
 }  // namespace frostline

@@ -34,7 +34,8 @@ template <HeapBacking Backing>
 Result<void*> Heap<Backing>::allocate(std::uint64_t size_bytes, StreamHandle stream,
                                       std::uint64_t alignment_bytes) noexcept {
     if (size_bytes == 0) return nullptr;
-    if (fork_guard_->in_child()) [[unlikely]] return forked();
+    if (fork_guard_->in_child()) [[unlikely]]
+        return forked();
     if (size_bytes > capacity_bytes_ || !usable(alignment_bytes)) [[unlikely]] {
         return refuse(size_bytes, alignment_bytes);
     }
@@ -60,13 +61,13 @@ Result<void*> Heap<Backing>::allocate_slowly(Request request, ThreadCache* cache
                                              StreamHandle stream) noexcept {
     CachedBlock block;
     {
-        const std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
         if constexpr (Backing::kHasStreams) {
             if (cache == nullptr) {
                 FROSTLINE_TRY(request.tag, admit(stream));
             }
         }
-        FROSTLINE_TRY(block, supply(request));
+        FROSTLINE_TRY(block, supply_or_wait(request, lock));
         if (cache == nullptr) {
             begin_life(request, block, uncached_);
             return reinterpret_cast<void*>(block.address);
@@ -91,6 +92,8 @@ void Heap<Backing>::begin_life(const Request& request, CachedBlock block,
     record.stream = request.tag;
     record.size_bytes = request.size_bytes;
     if (++record.generation == 0) record.generation = 1;  // 0 is no living tensor's
+    if (noting_) [[unlikely]]
+        note_birth(block, cache);
     record.state.store(AllocationState::live, std::memory_order_release);
     CacheCounts& counts = cache.counts;
     counts.live_bytes += static_cast<std::int64_t>(request.size_bytes);
@@ -100,11 +103,32 @@ void Heap<Backing>::begin_life(const Request& request, CachedBlock block,
     note_peak(counts);
 }
 
+// A thread holds the cache's lock for both, and the block is nobody else's. The frames of the
+// caller begin behind this function, the one that serves the request and the public one.
+template <HeapBacking Backing>
+void Heap<Backing>::note_birth(CachedBlock block, ThreadCache& cache) noexcept {
+    const std::uint64_t number = HeapClock::number_in(block.record->birth);
+    if (options_.traced) {
+        trace_.add(cache.events, {0, number, block.record->size_bytes, HeapEvent::Kind::birth});
+    }
+    if (places_ != nullptr) places_->born(block.address, HeapPlaces::here(kOwnFrames));
+}
+
+template <HeapBacking Backing>
+[[gnu::noinline]] void Heap<Backing>::note_death(CachedBlock block, ThreadCache& cache) noexcept {
+    const std::uint64_t number = HeapClock::number_in(block.record->birth);
+    if (options_.traced) {
+        trace_.add(cache.events, {0, number, block.record->size_bytes, HeapEvent::Kind::death});
+    }
+    if (places_ != nullptr) places_->died(block.address, HeapPlaces::here(kOwnFrames));
+}
+
 // Threads tell the heap of what they hold in steps, so that the sum's peak costs them nothing.
 template <HeapBacking Backing>
 void Heap<Backing>::note_peak(CacheCounts& counts) noexcept {
     const std::int64_t unnoted = counts.live_bytes - counts.noted_live_bytes;
-    if (unnoted < kPeakStepBytes && unnoted > -kPeakStepBytes) [[likely]] return;
+    if (unnoted < kPeakStepBytes && unnoted > -kPeakStepBytes) [[likely]]
+        return;
     counts.noted_live_bytes = counts.live_bytes;
     const std::int64_t live =
         noted_live_bytes_.fetch_add(unnoted, std::memory_order_relaxed) + unnoted;
@@ -136,10 +160,10 @@ bool Heap<Backing>::claim(const Found& found, std::uint64_t address) noexcept {
                                                      std::memory_order_relaxed)) {
         return false;
     }
-    if (found.block != nullptr ? found.block->address == address
-                               : found.span->slot_at(address).has_value() &&
-                                     &found.span->record(*found.span->slot_at(address)) ==
-                                         found.record) [[likely]] {
+    if (found.block != nullptr
+            ? found.block->address == address
+            : found.span->slot_at(address).has_value() &&
+                  &found.span->record(*found.span->slot_at(address)) == found.record) [[likely]] {
         return true;
     }
     found.record->state.store(AllocationState::live, std::memory_order_release);
@@ -160,7 +184,8 @@ template <HeapBacking Backing>
 Result<void> Heap<Backing>::end_life(void* start, const std::uint64_t* size_bytes) noexcept {
     const auto address = reinterpret_cast<std::uint64_t>(start);
     if (address == 0) return ok();
-    if (fork_guard_->in_child()) [[unlikely]] return forked();
+    if (fork_guard_->in_child()) [[unlikely]]
+        return forked();
     const Found found = find(address);
     if (found.record == nullptr ||
         (size_bytes != nullptr && found.record->size_bytes != *size_bytes) ||
@@ -169,7 +194,8 @@ Result<void> Heap<Backing>::end_life(void* start, const std::uint64_t* size_byte
     }
     AllocationRecord& record = *found.record;
     HeapThread* thread = caches_->find();
-    if (thread == nullptr) [[unlikely]] thread = caches_->enter();
+    if (thread == nullptr) [[unlikely]]
+        thread = caches_->enter();
     const CachedBlock block{address, &record};
     if (thread == nullptr || record.used_elsewhere.load(std::memory_order_relaxed) ||
         !caches(found.block_bytes)) [[unlikely]] {
@@ -179,7 +205,7 @@ Result<void> Heap<Backing>::end_life(void* start, const std::uint64_t* size_byte
     ThreadCache& cache = *thread->cache;
     const CacheKey key(found.block_bytes, record.stream);
     cache.lock();
-    count_death(cache.counts, record.size_bytes, found.block_bytes);
+    count_death(block, found.block_bytes, cache);
     if (cache.push(key, block)) [[likely]] {
         cache.unlock();
         return ok();
@@ -198,11 +224,11 @@ void Heap<Backing>::end_life_slowly(CachedBlock block, std::uint64_t block_bytes
                                     HeapThread* thread) noexcept {
     if (thread != nullptr) {
         thread->cache->lock();
-        count_death(thread->cache->counts, block.record->size_bytes, block_bytes);
+        count_death(block, block_bytes, *thread->cache);
         thread->cache->unlock();
     }
     const std::lock_guard lock(mutex_);
-    if (thread == nullptr) count_death(uncached_.counts, block.record->size_bytes, block_bytes);
+    if (thread == nullptr) count_death(block, block_bytes, uncached_);
     if (block.record->used_elsewhere.load(std::memory_order_relaxed)) {
         wait_elsewhere(block);
     } else {
@@ -211,9 +237,12 @@ void Heap<Backing>::end_life_slowly(CachedBlock block, std::uint64_t block_bytes
 }
 
 template <HeapBacking Backing>
-void Heap<Backing>::count_death(CacheCounts& counts, std::uint64_t size_bytes,
-                                std::uint64_t block_bytes) noexcept {
-    counts.live_bytes -= static_cast<std::int64_t>(size_bytes);
+void Heap<Backing>::count_death(CachedBlock block, std::uint64_t block_bytes,
+                                ThreadCache& cache) noexcept {
+    if (noting_) [[unlikely]]
+        note_death(block, cache);
+    CacheCounts& counts = cache.counts;
+    counts.live_bytes -= static_cast<std::int64_t>(block.record->size_bytes);
     counts.live_block_bytes -= static_cast<std::int64_t>(block_bytes);
     --counts.live_blocks;
     note_peak(counts);

@@ -19,9 +19,9 @@ Heap<Backing>::Heap(std::unique_ptr<Backing> backing, const HeapOptions& options
       options_(options),
       addresses_(backing_->addresses()),
       capacity_bytes_(backing_->capacity_bytes()),
+      noting_(options.traced || options.debug),
       index_(addresses_.address),
-      ledger_(*backing_) {
-}
+      ledger_(*backing_) {}
 
 template <HeapBacking Backing>
 Result<std::unique_ptr<Heap<Backing>>> Heap<Backing>::create(std::unique_ptr<Backing> backing,
@@ -51,13 +51,14 @@ template <HeapBacking Backing>
 Result<void> Heap<Backing>::set_up() {
     const std::uint64_t chunk_bytes = backing_->chunk_bytes();
     FROSTLINE_TRY(fork_guard_, ForkGuard::create());
+    if (options_.debug) places_ = std::make_unique<HeapPlaces>();
     FROSTLINE_TRY(records_, RecordArena::create());
     FROSTLINE_TRY(large_, HeapSpace::create({addresses_.address, addresses_.large_bytes,
                                              chunk_bytes, records_.get()}));
     FROSTLINE_TRY(small_, HeapSpace::create({addresses_.small(), addresses_.small_bytes,
                                              chunk_bytes, records_.get()}));
-    FROSTLINE_TRY(spans_, SlotSpans::create({addresses_.small(), addresses_.small_bytes,
-                                             records_.get()}));
+    FROSTLINE_TRY(spans_,
+                  SlotSpans::create({addresses_.small(), addresses_.small_bytes, records_.get()}));
     windows_ = std::make_unique<FreeExtents>(addresses_.window_bytes);
     return ok();
 }
@@ -66,16 +67,17 @@ Result<void> Heap<Backing>::set_up() {
 template <HeapBacking Backing>
 Heap<Backing>::~Heap() {
     if (spans_ == nullptr || fork_guard_->in_child()) return;  // was never set up, or is not ours
+    tell_leaks();
     drain_caches();
     for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        const auto tag = static_cast<StreamTag>(i);
-        if (ledger_.mark(tag)) (void)ledger_.wait(tag, ledger_.epoch(tag) - 1);
+        (void)ledger_.mark(static_cast<StreamTag>(i));  // behind the work of what still lives, too
     }
-    settle_others(kNoStream);
+    std::unique_lock lock(mutex_);
+    wait_for_streams(lock);
     for (const auto& [address, window] : open_windows_) {
         const std::uint64_t bytes = window->end() - address;
-        (void)backing_->unmap_window(address, (bytes + large_->chunk_bytes() - 1) /
-                                                  large_->chunk_bytes());
+        (void)backing_->unmap_window(address,
+                                     (bytes + large_->chunk_bytes() - 1) / large_->chunk_bytes());
     }
     for (const HeapSpace* const space : {large_.get(), small_.get()}) {
         space->for_each_backed([&](std::uint64_t address, std::uint64_t size_bytes) {
@@ -83,6 +85,39 @@ Heap<Backing>::~Heap() {
             if (options_.budget != nullptr) options_.budget->give(size_bytes);
         });
     }
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::tell_leaks() const noexcept {
+    if (!options_.on_leaks) return;
+    try {
+        const std::vector<HeapAllocation> living = live();
+        if (!living.empty()) options_.on_leaks(living);
+    } catch (const std::bad_alloc&) {
+        // A report for which there is no memory is not made.
+    }
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::begin_step() noexcept {
+    if (!options_.traced) return;
+    const std::lock_guard lock(mutex_);
+    trace_.add(uncached_.events, {0, 0, 0, HeapEvent::Kind::step});
+}
+
+template <HeapBacking Backing>
+std::string Heap<Backing>::trace() const {
+    if (!options_.traced) return {};
+    std::vector<std::vector<HeapEvent>> lists;
+    {
+        const std::lock_guard lock(mutex_);
+        lists.push_back(uncached_.events);
+    }
+    caches_->for_each([&](ThreadCache& cache) {
+        const std::lock_guard lock(cache);
+        lists.push_back(cache.events);
+    });
+    return HeapTrace::text(lists);
 }
 
 template <HeapBacking Backing>
@@ -121,7 +156,7 @@ bool Heap<Backing>::owns(const void* address) const noexcept {
 }
 
 template <HeapBacking Backing>
-Result<HeapAllocation> Heap<Backing>::describe(const void* block) const noexcept {
+Result<HeapAllocation> Heap<Backing>::describe(const void* block) const {
     const auto address = reinterpret_cast<std::uint64_t>(block);
     const Found found = find(address);
     if (found.record == nullptr ||
@@ -133,26 +168,26 @@ Result<HeapAllocation> Heap<Backing>::describe(const void* block) const noexcept
 
 template <HeapBacking Backing>
 HeapAllocation Heap<Backing>::allocation(std::uint64_t address,
-                                         const AllocationRecord& record) const noexcept {
-    return {address, record.size_bytes,
+                                         const AllocationRecord& record) const {
+    return {address,
+            record.size_bytes,
             TensorId{records_->number_of(&record), record.generation},
-            HeapClock::number_in(record.birth), clock_.age_s(record.birth)};
+            HeapClock::number_in(record.birth),
+            clock_.age_s(record.birth),
+            places_ == nullptr ? std::string() : places_->story(address)};
 }
 
 template <HeapBacking Backing>
 Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
     if (fork_guard_->in_child()) return forked();
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     poll_pending();
     drain_caches();
+    if (wait) wait_for_streams(lock);
     settle_others(kNoStream);
     const std::uint64_t before = backed_bytes();
-    if (wait) {
-        wait_for_streams();
-        give_up_streams(UINT64_MAX, nullptr);
-    } else {
-        give_up_idle(UINT64_MAX, false, nullptr);
-    }
+    give_up_idle(UINT64_MAX, false, nullptr);
+    if constexpr (KeepsSpares<Backing>) backing_->release_spare();
     return before - backed_bytes();
 }
 
@@ -173,9 +208,9 @@ HeapStatistics Heap<Backing>::statistics() const noexcept {
     statistics.live = static_cast<std::uint64_t>(sum.live_bytes);
     statistics.live_block = static_cast<std::uint64_t>(sum.live_block_bytes);
     statistics.live_blocks = static_cast<std::uint64_t>(sum.live_blocks);
-    statistics.peak_live = std::max(
-        statistics.live,
-        static_cast<std::uint64_t>(peak_live_bytes_.load(std::memory_order_relaxed)));
+    statistics.peak_live =
+        std::max(statistics.live,
+                 static_cast<std::uint64_t>(peak_live_bytes_.load(std::memory_order_relaxed)));
     statistics.births = sum.births;
     statistics.cached = sum.cached_bytes;
     statistics.free = large_->free_bytes() + small_->free_bytes() + spans_->free_bytes();

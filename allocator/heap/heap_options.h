@@ -2,10 +2,12 @@
 #pragma once
 
 #include "allocator/heap/heap_budget.h"
+#include "allocator/heap/heap_statistics.h"
 #include "tiers/result.h"
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 namespace frostline {
@@ -22,18 +24,26 @@ class PressureHandler {
 };
 
 struct HeapOptions {
-    std::string name = "heap";  ///< in messages
+    std::string name = "heap";            ///< in messages
     PressureHandler* pressure = nullptr;  ///< outlives the heap; null: nobody to ask
     /// Large requests may be served by windows over scattered memory, where the backing can. From
     /// this size on; 0: never.
     std::uint64_t stitch_from_bytes = std::uint64_t{1} << 18;
     /// That it shares with other heaps, besides what its backing may give; null: none.
     HeapBudget* budget = nullptr;
-    /// Memory that was mapped stays mapped, at its addresses, until the heap ends: what was recorded
-    /// there (a graph) may run again. Such a heap makes no windows.
+    /// Memory that was mapped stays mapped, at its addresses, until the heap ends: what was
+    /// recorded there (a graph) may run again. Such a heap makes no windows.
     bool keeps_memory = false;
     /// Told of each refused call besides its error; by the thread that made it. Empty: nobody.
     std::function<void(const Error&)> on_misuse;
+    /// Told at the heap's end what still lives, in the order of birth, if anything does. Empty:
+    /// nobody. leak_report() makes text of it.
+    std::function<void(std::span<const HeapAllocation>)> on_leaks;
+    /// Misuse and leaks are told with the places where blocks were allocated and freed. Costs
+    /// microseconds for each call and 100 bytes for each address that was ever used.
+    bool debug = false;
+    /// Records births and deaths, for Heap::trace(). Costs 10 ns for each, and 32 bytes.
+    bool traced = false;
 };
 
 }  // namespace frostline

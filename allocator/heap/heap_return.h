@@ -16,8 +16,7 @@ void Heap<Backing>::accept(CachedBlock block) noexcept {
     block.record->state.store(AllocationState::vacant, std::memory_order_relaxed);
     const Found found = find(block.address);
     if (found.span != nullptr) {
-        HeapBlock* const empty =
-            spans_->give(*found.span, *found.span->slot_at(block.address));
+        HeapBlock* const empty = spans_->give(*found.span, *found.span->slot_at(block.address));
         if (empty != nullptr) small_->give(*empty, tag, ledger_.epoch(tag));
         return;
     }
@@ -158,15 +157,34 @@ bool Heap<Backing>::borrow_from_streams(StreamTag tag) noexcept {
     return changed;
 }
 
-// Waits for what was freed while other streams used it. True: something is free that was not.
+// What freed memory waits for: an event of each stream that has any, once one is marked behind it.
 template <HeapBacking Backing>
-bool Heap<Backing>::wait_for_streams() noexcept {
-    for (const Pending& pending : pending_) {
-        for (const auto& [tag, epoch] : pending.waits) {
-            if (!ledger_.wait(tag, epoch)) return false;
-        }
+std::vector<typename Heap<Backing>::EventRef> Heap<Backing>::events_ahead() {
+    std::vector<EventRef> events;
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        const auto tag = static_cast<StreamTag>(i);
+        mark_freed(tag);
+        if (auto event = ledger_.last_mark(tag); event != nullptr) events.push_back(std::move(event));
     }
-    return poll_pending();
+    return events;
+}
+
+// Waits for it without the lock, because what a stream runs may call the heap. True: there was
+// something to wait for, and its memory is free now.
+template <HeapBacking Backing>
+bool Heap<Backing>::wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept {
+    try {
+        const std::vector<EventRef> events = events_ahead();
+        lock.unlock();
+        bool waited = false;
+        for (const EventRef& event : events) waited |= backing_->wait(*event).has_value();
+        lock.lock();
+        poll_pending();
+        settle_others(kNoStream);
+        return waited;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
 }
 
 template <HeapBacking Backing>
@@ -211,19 +229,6 @@ std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only
         }
     }
     return given_up;
-}
-
-// The same after waiting for the streams that freed it.
-template <HeapBacking Backing>
-std::uint64_t Heap<Backing>::give_up_streams(std::uint64_t at_most,
-                                             const HeapBlock* beside) noexcept {
-    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        const auto tag = static_cast<StreamTag>(i);
-        if (!mark_freed(tag)) continue;
-        if (!ledger_.wait(tag, ledger_.epoch(tag) - 1)) continue;
-    }
-    settle_others(kNoStream);
-    return give_up_idle(at_most, false, beside);
 }
 
 }  // namespace frostline

@@ -1,3 +1,5 @@
+// Every change keeps the tiling: a block is cut in two or joined with a neighbour, and whatever needs
+// a record takes it before anything changes.
 #include "allocator/heap/heap_space.h"
 
 #include "tiers/check.h"
@@ -19,8 +21,7 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) 
 }  // namespace
 
 HeapSpace::HeapSpace(const Options& options) noexcept
-    : records_(*options.records), chunk_bytes_(options.chunk_bytes) {
-}
+    : records_(*options.records), chunk_bytes_(options.chunk_bytes) {}
 
 Result<std::unique_ptr<HeapSpace>> HeapSpace::create(const Options& options) noexcept {
     std::unique_ptr<HeapSpace> space(new (std::nothrow) HeapSpace(options));
@@ -75,7 +76,9 @@ HeapSpace::Fit HeapSpace::best_fit(std::uint64_t size_bytes, std::uint64_t align
     };
     struct Compare {
         decltype(too_small) less;
-        bool operator()(const HeapBlock& block, std::uint64_t size) const { return less(block, size); }
+        bool operator()(const HeapBlock& block, std::uint64_t size) const {
+            return less(block, size);
+        }
         bool operator()(std::uint64_t size, const HeapBlock& block) const {
             return size < block.size_bytes;
         }
@@ -324,9 +327,9 @@ void HeapSpace::check() const {
         FROSTLINE_CHECK(block->next->previous == block, "blocks that are not linked both ways");
         FROSTLINE_CHECK(block->end() == block->next->address, "a gap between blocks");
         const bool alike = block->kind == block->next->kind && block->tag == block->next->tag;
-        FROSTLINE_CHECK(!alike || block->kind == HeapBlock::Kind::held ||
-                            block->kind == HeapBlock::Kind::lent,
-                        "neighbours that should be one block");
+        FROSTLINE_CHECK(
+            !alike || block->kind == HeapBlock::Kind::held || block->kind == HeapBlock::Kind::lent,
+            "neighbours that should be one block");
     }
     FROSTLINE_CHECK(backed == backed_bytes_, "backed bytes");
     for (std::size_t tag = 0; tag < free_.size(); ++tag) {

@@ -133,9 +133,8 @@ class HeapSpace {
                                                 : a.address < b.address;
         }
     };
-    using Tree =
-        boost::intrusive::set<HeapBlock, boost::intrusive::compare<BySize>,
-                              boost::intrusive::constant_time_size<false>>;
+    using Tree = boost::intrusive::set<HeapBlock, boost::intrusive::compare<BySize>,
+                                       boost::intrusive::constant_time_size<false>>;
     struct Free {
         Tree tree;
         std::uint64_t bytes = 0;

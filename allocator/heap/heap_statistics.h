@@ -4,6 +4,9 @@
 #include "allocator/tensor_id.h"
 
 #include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
 
 namespace frostline {
 
@@ -13,18 +16,18 @@ struct HeapStatistics {
     std::uint64_t live = 0;        ///< handed out, as asked for
     std::uint64_t live_block = 0;  ///< handed out, as the blocks span
     std::uint64_t live_blocks = 0;
-    std::uint64_t peak_live = 0;   ///< to within 1 MiB for each thread
-    std::uint64_t cached = 0;      ///< kept by threads
-    std::uint64_t free = 0;        ///< free and mapped
-    std::uint64_t pending = 0;     ///< freed, and other streams are not known to be done
-    std::uint64_t mapped = 0;      ///< memory that the backing gave
+    std::uint64_t peak_live = 0;  ///< to within 1 MiB for each thread
+    std::uint64_t cached = 0;     ///< kept by threads
+    std::uint64_t free = 0;       ///< free and mapped
+    std::uint64_t pending = 0;    ///< freed, and other streams are not known to be done
+    std::uint64_t mapped = 0;     ///< memory that the backing gave
     std::uint64_t peak_mapped = 0;
-    std::uint64_t reserved = 0;    ///< addresses
-    std::uint64_t windows = 0;     ///< addresses at which mapped memory appears a second time
-    std::uint64_t pinned = 0;      ///< memory that is page-locked
-    std::uint64_t metadata = 0;    ///< the heap's own records, outside all that
-    std::uint64_t births = 0;      ///< allocations so far
-    std::uint64_t misuses = 0;     ///< calls that were refused as misuse
+    std::uint64_t reserved = 0;  ///< addresses
+    std::uint64_t windows = 0;   ///< addresses at which mapped memory appears a second time
+    std::uint64_t pinned = 0;    ///< memory that is page-locked
+    std::uint64_t metadata = 0;  ///< the heap's own records, outside all that
+    std::uint64_t births = 0;    ///< allocations so far
+    std::uint64_t misuses = 0;   ///< calls that were refused as misuse
 };
 
 /// A living allocation.
@@ -34,6 +37,10 @@ struct HeapAllocation {
     TensorId id;
     std::uint64_t birth = 0;  ///< its number among the heap's allocations, from 1
     double age_s = 0;
+    std::string place;  ///< where it was allocated, if the heap's options say `debug`
 };
+
+/// A line for each allocation: its number, id, size, age and place. May throw std::bad_alloc.
+std::string leak_report(std::string_view heap, std::span<const HeapAllocation> living);
 
 }  // namespace frostline

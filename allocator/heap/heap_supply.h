@@ -26,7 +26,8 @@ std::uint64_t Heap<Backing>::block_bytes_for(std::uint64_t size_bytes,
     return (size + HeapSpace::kUnitBytes - 1) / HeapSpace::kUnitBytes * HeapSpace::kUnitBytes;
 }
 
-// Each step makes memory free that was not, and costs more than the one before it.
+// Each step makes memory free that was not, and costs more than the one before it. No record: there
+// is none without waiting.
 template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::supply(const Request& request) noexcept {
     poll_pending();
@@ -38,16 +39,23 @@ Result<CachedBlock> Heap<Backing>::supply(const Request& request) noexcept {
     if (block.record != nullptr) return block;
     FROSTLINE_TRY(block, take_grown(request));
     // The budget is used up, or the device is. What another stream freed is this one's if it waits
-    // for that one; what no stream can be asked for is waited for here.
+    // for that one.
     if (block.record == nullptr && borrow_from_streams(request.tag)) {
         FROSTLINE_TRY(block, take_again(request));
     }
-    for (int tries = 0; block.record == nullptr && tries < kMostTries; ++tries) {
-        if (!wait_for_streams() && !ask_for_room(request)) break;
-        FROSTLINE_TRY(block, take_again(request));
-    }
-    if (block.record == nullptr) return no_room(request);
     return block;
+}
+
+// Waits, and asks others for room, before it says that there is none.
+template <HeapBacking Backing>
+Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request,
+                                                  std::unique_lock<std::mutex>& lock) noexcept {
+    for (int tries = 0; tries < kMostTries; ++tries) {
+        FROSTLINE_TRY(const CachedBlock block, supply(request));
+        if (block.record != nullptr) return block;
+        if (!wait_for_streams(lock) && !ask_for_room(request)) break;
+    }
+    return no_room(request);
 }
 
 // Whether blocks are worth caching: see the head of heap.h.
@@ -162,8 +170,8 @@ bool Heap<Backing>::may_stitch(const Request& request) const noexcept {
            request.alignment_bytes <= HeapSpace::kUnitBytes;
 }
 
-// Lends the plan's pieces to the window, in the order of its addresses. Pieces of one free block are
-// cut from its end, because what is left of it keeps its start.
+// Lends the plan's pieces to the window, in the order of its addresses. Pieces of one free block
+// are cut from its end, because what is left of it keeps its start.
 template <HeapBacking Backing>
 bool Heap<Backing>::lend(const StitchPlan& plan, HeapBlock& window) noexcept {
     for (auto piece = plan.pieces.rbegin(); piece != plan.pieces.rend(); ++piece) {
@@ -255,19 +263,16 @@ template <HeapBacking Backing>
 Result<bool> Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
                                            const HeapBlock* beside) noexcept {
     const std::uint64_t chunk_bytes = large_->chunk_bytes();
-    if (request.tag != kNoStream && (small_->idle_chunks() > 0 ||
-                                     (!may_stitch(request) && large_->idle_chunks() > 0))) {
+    if (request.tag != kNoStream &&
+        (small_->idle_chunks() > 0 || (!may_stitch(request) && large_->idle_chunks() > 0))) {
         settle(request.tag);
     }
-    std::uint64_t given_up = give_up_idle(chunks, may_stitch(request), beside);
-    if (backed_bytes() + chunks * chunk_bytes <= capacity_bytes_) return true;
-    if (may_stitch(request)) return false;
-    given_up += give_up_streams(chunks - given_up, beside);
+    give_up_idle(chunks, may_stitch(request), beside);
     return backed_bytes() + chunks * chunk_bytes <= capacity_bytes_;
 }
 
-// Others use the device, too, and it may have less than the budget says: then what lies idle here is
-// given up for it, once.
+// Others use the device, too, and it may have less than the budget says: then what lies idle here
+// is given up for it, once.
 template <HeapBacking Backing>
 Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
                                  const HeapBlock* beside) noexcept {
@@ -285,8 +290,12 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
         return !backed && (backed.error().code() == Errc::no_space ||
                            backed.error().code() == Errc::out_of_memory);
     };
-    if (no_more() && give_up_idle(chunks, false, beside) + give_up_streams(chunks, beside) > 0) {
+    if (no_more() && give_up_idle(chunks, false, beside) > 0) {
         backed = back_once();
+    }
+    // What was given up and is not used again here is another heap's to take.
+    if constexpr (KeepsSpares<Backing>) {
+        if (options_.budget != nullptr) backing_->release_spare();
     }
     if (backed) return true;
     if (no_more()) return false;

@@ -1,3 +1,4 @@
+// A bump pointer, and a list of vacant records for each size.
 #include "allocator/heap/record_arena.h"
 
 #include "tiers/check.h"
@@ -22,8 +23,7 @@ std::size_t units(std::size_t size_bytes) noexcept {
 }  // namespace
 
 RecordArena::RecordArena(std::byte* base, std::size_t size_bytes) noexcept
-    : base_(base), size_bytes_(size_bytes) {
-}
+    : base_(base), size_bytes_(size_bytes) {}
 
 Result<std::unique_ptr<RecordArena>> RecordArena::create() noexcept {
     int refused = 0;
@@ -34,8 +34,8 @@ Result<std::unique_ptr<RecordArena>> RecordArena::create() noexcept {
             refused = errno;
             continue;
         }
-        std::unique_ptr<RecordArena> arena(
-            new (std::nothrow) RecordArena(static_cast<std::byte*>(base), size));
+        std::unique_ptr<RecordArena> arena(new (std::nothrow)
+                                               RecordArena(static_cast<std::byte*>(base), size));
         if (arena != nullptr) return arena;
         munmap(base, size);
         break;

@@ -1,3 +1,4 @@
+// A span's free slots are bits; the lowest is taken first.
 #include "allocator/heap/slot_spans.h"
 
 #include "tiers/check.h"
@@ -19,10 +20,7 @@ std::size_t lowest(const std::array<std::uint64_t, 2>& bits) noexcept {
 }  // namespace
 
 SlotSpans::SlotSpans(const Options& options) noexcept
-    : address_(options.address),
-      size_bytes_(options.size_bytes),
-      records_(*options.records) {
-}
+    : address_(options.address), size_bytes_(options.size_bytes), records_(*options.records) {}
 
 Result<std::unique_ptr<SlotSpans>> SlotSpans::create(const Options& options) noexcept {
     std::unique_ptr<SlotSpans> space(new (std::nothrow) SlotSpans(options));

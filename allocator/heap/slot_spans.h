@@ -1,5 +1,5 @@
-// Small blocks: spans of 64 KiB, each of which holds slots of one size for one stream. The spans are
-// blocks of a HeapSpace that the heap keeps for them and for blocks of middling size.
+// Small blocks: spans of 64 KiB, each of which holds slots of one size for one stream. The spans
+// are blocks of a HeapSpace that the heap keeps for them and for blocks of middling size.
 #pragma once
 
 #include "allocator/heap/heap_block.h"
@@ -65,8 +65,8 @@ class SlotSpans {
     SlotSpans& operator=(const SlotSpans&) = delete;
     ~SlotSpans();
 
-    /// The span around an address; null where there is none. Anyone may call it for an address whose
-    /// block lives.
+    /// The span around an address; null where there is none. Anyone may call it for an address
+    /// whose block lives.
     HeapSpan* span_at(std::uint64_t address) const noexcept {
         const std::uint64_t offset = address - address_;
         if (offset >= size_bytes_) return nullptr;
@@ -81,7 +81,8 @@ class SlotSpans {
     HeapSlot take(std::size_t size_class, StreamTag tag) noexcept;
     /// Makes a span of a block of kSpanBytes that starts at a multiple of that. False: no record.
     bool add(HeapBlock& block, std::size_t size_class, StreamTag tag) noexcept;
-    /// A slot returns. If its span is empty now, the span is no more, and the block is the caller's.
+    /// A slot returns. If its span is empty now, the span is no more, and the block is the
+    /// caller's.
     HeapBlock* give(HeapSpan& span, std::size_t slot) noexcept;
 
     /// Bytes of free slots.

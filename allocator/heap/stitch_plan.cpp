@@ -1,3 +1,4 @@
+// Every suffix is tried with the smallest prefix that completes it.
 #include "allocator/heap/stitch_plan.h"
 
 #include <algorithm>
@@ -35,9 +36,8 @@ Offer offer_of(const HeapSpace& space, StreamTag tag) {
     const auto visit = [&](HeapBlock& block) { add(offer, block, space.chunk_bytes()); };
     space.for_each_free(kNoStream, visit);
     if (tag != kNoStream) space.for_each_free(tag, visit);
-    std::stable_sort(
-        offer.prefixes.begin(), offer.prefixes.end(),
-        [](const Piece& a, const Piece& b) { return a.size_bytes < b.size_bytes; });
+    std::stable_sort(offer.prefixes.begin(), offer.prefixes.end(),
+                     [](const Piece& a, const Piece& b) { return a.size_bytes < b.size_bytes; });
     return offer;
 }
 

@@ -1,7 +1,8 @@
 // How scattered free memory can serve one large request. Physical chunks are mapped at the start of
 // new addresses one after the other, so a window over them is one run of bytes: it may start inside
 // a chunk whose end is free and end inside a chunk whose start is free, and every chunk between is
-// free altogether. Nothing is moved, and what else lies in the first and the last stays where it is.
+// free altogether. Nothing is moved, and what else lies in the first and the last stays where it
+// is.
 #pragma once
 
 #include "allocator/heap/heap_space.h"

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <memory>
 #include <new>
 #include <utility>
 #include <vector>
@@ -22,7 +23,7 @@ class StreamLedger {
     explicit StreamLedger(Backing& backing) noexcept : backing_(backing) {}
 
     /// The stream's tag, given at its first use. Errors: out_of_memory, no_space (more streams than
-    /// tags).
+    /// tags), what the backing has against the stream.
     Result<StreamTag> tag_of(StreamHandle handle) noexcept {
         for (std::size_t i = 0; i < streams_.size(); ++i) {
             if (streams_[i].handle == handle) return static_cast<StreamTag>(i + 1);
@@ -30,6 +31,7 @@ class StreamLedger {
         if (streams_.size() >= std::numeric_limits<StreamTag>::max()) {
             return Error(Errc::no_space, 0, "a heap knows of at most 65535 streams");
         }
+        if constexpr (JudgesStreams<Backing>) FROSTLINE_TRY_VOID(backing_.admit(handle));
         try {
             streams_.push_back(Stream{handle});
         } catch (const std::bad_alloc&) {
@@ -58,7 +60,8 @@ class StreamLedger {
         }
         FROSTLINE_TRY(auto event, backing_.mark(each.handle));
         try {
-            each.marks.push_back({each.epoch, std::move(event)});
+            each.marks.push_back(
+                {each.epoch, std::make_shared<typename Backing::Event>(std::move(event))});
         } catch (const std::bad_alloc&) {
             return Error(Errc::out_of_memory, 0, "noting an event of a heap");
         }
@@ -70,21 +73,19 @@ class StreamLedger {
     Result<void> poll(StreamTag tag) noexcept {
         Stream& each = stream(tag);
         while (!each.marks.empty()) {
-            FROSTLINE_TRY(const bool passed, backing_.passed(each.marks.front().event));
+            FROSTLINE_TRY(const bool passed, backing_.passed(*each.marks.front().event));
             if (!passed) break;
-            settle_first(each);
+            each.settled = each.marks.front().epoch;
+            each.marks.pop_front();
         }
         return ok();
     }
 
-    /// Waits until `epoch`, which a mark has ended, is settled.
-    Result<void> wait(StreamTag tag, std::uint64_t epoch) noexcept {
-        Stream& each = stream(tag);
-        while (each.settled < epoch && !each.marks.empty()) {
-            FROSTLINE_TRY_VOID(backing_.wait(each.marks.front().event));
-            settle_first(each);
-        }
-        return ok();
+    /// The event that the stream reaches last, for Backing::wait(); null when all are settled. Whoever
+    /// waits for it holds no lock: what the stream runs may need the heap.
+    std::shared_ptr<typename Backing::Event> last_mark(StreamTag tag) const noexcept {
+        const Stream& each = stream(tag);
+        return each.marks.empty() ? nullptr : each.marks.back().event;
     }
 
     /// What is queued on `later` from now on runs after `epoch` of `earlier`, which a mark has
@@ -92,7 +93,7 @@ class StreamLedger {
     Result<void> order(StreamTag later, StreamTag earlier, std::uint64_t epoch) noexcept {
         for (Mark& mark : stream(earlier).marks) {
             if (mark.epoch < epoch) continue;
-            return backing_.order(stream(later).handle, mark.event);
+            return backing_.order(stream(later).handle, *mark.event);
         }
         return ok();  // settled already
     }
@@ -102,7 +103,7 @@ class StreamLedger {
    private:
     struct Mark {
         std::uint64_t epoch = 0;
-        typename Backing::Event event;
+        std::shared_ptr<typename Backing::Event> event;
     };
     struct Stream {
         StreamHandle handle = 0;
@@ -113,11 +114,6 @@ class StreamLedger {
 
     Stream& stream(StreamTag tag) noexcept { return streams_[tag - 1U]; }
     const Stream& stream(StreamTag tag) const noexcept { return streams_[tag - 1U]; }
-    static void settle_first(Stream& each) noexcept {
-        each.settled = each.marks.front().epoch;
-        each.marks.pop_front();
-    }
-
     Backing& backing_;
     std::vector<Stream> streams_;
 };

@@ -1,3 +1,4 @@
+// What is not on the way of every allocation.
 #include "allocator/heap/thread_cache.h"
 
 #include <sched.h>

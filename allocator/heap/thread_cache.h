@@ -7,6 +7,7 @@
 #pragma once
 
 #include "allocator/heap/allocation_record.h"
+#include "allocator/heap/heap_trace.h"
 
 #include <array>
 #include <atomic>
@@ -94,6 +95,7 @@ class ThreadCache {
     /// Numbers for births that the heap gave this thread in advance: [next, end).
     std::uint64_t next_birth = 0;
     std::uint64_t births_end = 0;
+    std::vector<HeapEvent> events;  ///< of this thread, if the heap is traced
 
    private:
     struct Bin {

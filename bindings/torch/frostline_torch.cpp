@@ -1,5 +1,5 @@
-// The C functions over one TorchAllocator. PyTorch names no allocator when it calls, so there is one
-// for the process; it is never destroyed, because tensors outlive every static object.
+// The C functions over one TorchAllocator. PyTorch names no allocator when it calls, so there is
+// one for the process; it is never destroyed, because tensors outlive every static object.
 #include "bindings/torch/frostline_torch.h"
 
 #include "bindings/torch/torch_allocator.h"

@@ -91,13 +91,13 @@ typedef struct frostline_torch_statistics {
     frostline_torch_figure allocations;     /* how many */
     frostline_torch_figure allocated_bytes; /* as asked for */
     frostline_torch_figure reserved_bytes;  /* mapped, by all heaps of the GPU */
-    uint64_t retries;         /* allocations that needed memory of the GPU's other heaps */
-    uint64_t out_of_memory;   /* allocations that failed */
-    uint64_t pending_bytes;   /* freed, while other streams may use them */
-    uint64_t pools;           /* memory pools with a heap */
-    uint64_t pool_bytes;      /* mapped by those */
+    uint64_t retries;       /* allocations that needed memory of the GPU's other heaps */
+    uint64_t out_of_memory; /* allocations that failed */
+    uint64_t pending_bytes; /* freed, while other streams may use them */
+    uint64_t pools;         /* memory pools with a heap */
+    uint64_t pool_bytes;    /* mapped by those */
     uint64_t budget_bytes;
-    uint64_t foreign_frees;   /* addresses that were given to the driver */
+    uint64_t foreign_frees; /* addresses that were given to the driver */
 } frostline_torch_statistics;
 
 /* All zero where the GPU is not in use. Returns 0, or INVALID_ARGUMENT: no such GPU. */
@@ -109,7 +109,7 @@ FROSTLINE_TORCH_EXPORT int frostline_torch_reset_accumulated(int device);
 typedef struct frostline_torch_block {
     uint64_t address;
     uint64_t size_bytes;
-    uint64_t birth; /* its number among its heap's allocations */
+    uint64_t birth;   /* its number among its heap's allocations */
     uint64_t pool[2]; /* both 0: no pool */
 } frostline_torch_block;
 

@@ -100,8 +100,7 @@ Result<void> TorchAllocator::free_foreign(void* block, int device) noexcept {
     FROSTLINE_TRY(const auto context, CudaContext::create(*driver_, device));
     return context->run([&] {
         const CudaDriver& driver = context->driver();
-        return driver.check("cuMemFree",
-                            driver.cuMemFree(reinterpret_cast<CUdeviceptr>(block)));
+        return driver.check("cuMemFree", driver.cuMemFree(reinterpret_cast<CUdeviceptr>(block)));
     });
 }
 

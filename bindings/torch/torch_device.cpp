@@ -22,9 +22,8 @@ Result<std::vector<int>> peers_of(const CudaContext& context) {
         CUdevice handle = 0;
         int can = 0;
         FROSTLINE_TRY_VOID(driver.check("cuDeviceGet", driver.cuDeviceGet(&handle, other)));
-        FROSTLINE_TRY_VOID(
-            driver.check("cuDeviceCanAccessPeer",
-                         driver.cuDeviceCanAccessPeer(&can, handle, context.handle())));
+        FROSTLINE_TRY_VOID(driver.check(
+            "cuDeviceCanAccessPeer", driver.cuDeviceCanAccessPeer(&can, handle, context.handle())));
         if (can != 0) peers.push_back(other);
     }
     return peers;
@@ -46,9 +45,8 @@ Result<std::unique_ptr<TorchDevice>> TorchDevice::create(const CudaDriver& drive
         FROSTLINE_TRY(auto context, CudaContext::create(driver, device));
         FROSTLINE_TRY_VOID(driver.need({CudaFeature::virtual_memory, CudaFeature::streams}));
         std::size_t memory_bytes = 0;
-        FROSTLINE_TRY_VOID(
-            driver.check("cuDeviceTotalMem",
-                         driver.cuDeviceTotalMem(&memory_bytes, context->handle())));
+        FROSTLINE_TRY_VOID(driver.check("cuDeviceTotalMem",
+                                        driver.cuDeviceTotalMem(&memory_bytes, context->handle())));
         std::unique_ptr<TorchDevice> made(
             new TorchDevice(std::move(context), settings, memory_bytes));
         FROSTLINE_TRY_VOID(made->set_up());
@@ -94,8 +92,8 @@ Result<void*> TorchDevice::allocate(std::uint64_t size_bytes, CUstream stream) n
         retries_.fetch_add(1, std::memory_order_relaxed);
         // A pool has no way to the memory that lies idle in the device's heap, and neither has any
         // to that of pools that ended.
-        const std::uint64_t given_up = end_unused_pools() + (pool ? heap_->trim(true).value_or(0)
-                                                                  : 0);
+        const std::uint64_t given_up =
+            end_unused_pools() + (pool ? heap_->trim(true).value_or(0) : 0);
         if (given_up > 0) block = allocate_from(pool.get(), size_bytes, stream);
         if (!block) out_of_memory_.fetch_add(1, std::memory_order_relaxed);
     }

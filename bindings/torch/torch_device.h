@@ -33,8 +33,8 @@ class TorchDevice {
     ~TorchDevice() = default;
 
     /// From the pool whose route holds for the stream, or else from the device's heap. Before it
-    /// fails, memory that lies unused in the device's other heaps is given up. Of at least one byte.
-    /// Errors: no_space, those of Heap::allocate().
+    /// fails, memory that lies unused in the device's other heaps is given up. Of at least one
+    /// byte. Errors: no_space, those of Heap::allocate().
     Result<void*> allocate(std::uint64_t size_bytes, CUstream stream) noexcept;
 
     /// Whether the address lies in one of the heaps.

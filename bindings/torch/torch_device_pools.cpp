@@ -18,8 +18,8 @@ Error no_pool(const char* what, TorchPoolId id, int device) noexcept {
 
 }  // namespace
 
-// A filter may ask the driver whether a stream is captured, and may fail; then it does not hold. The
-// block that is about to be born is counted already, so that the pool does not end meanwhile.
+// A filter may ask the driver whether a stream is captured, and may fail; then it does not hold.
+// The block that is about to be born is counted already, so that the pool does not end meanwhile.
 TorchDevice::PoolRef TorchDevice::pool_for(CUstream stream) noexcept {
     const std::shared_lock lock(mutex_);
     for (const TorchRoute& route : routes_) {
@@ -48,7 +48,8 @@ std::vector<TorchDevice::PoolRef> TorchDevice::all_pools() const {
     return pools_;
 }
 
-// Not before it is needed: a heap has many addresses, and most of what a program begins stays empty.
+// Not before it is needed: a heap has many addresses, and most of what a program begins stays
+// empty.
 Result<DeviceHeap*> TorchDevice::heap_of(TorchPool& pool) noexcept {
     if (DeviceHeap* const heap = pool.heap.load(std::memory_order_acquire)) return heap;
     const std::lock_guard lock(mutex_);
@@ -92,9 +93,8 @@ Result<void> TorchDevice::begin_pool(TorchPoolId id,
 // The newest of the pool's: an inner capture ends before an outer one.
 Result<void> TorchDevice::end_pool(TorchPoolId id) noexcept {
     const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(routes_.rbegin(), routes_.rend(), [&](const TorchRoute& route) {
-        return route.pool->id == id;
-    });
+    const auto found = std::find_if(routes_.rbegin(), routes_.rend(),
+                                    [&](const TorchRoute& route) { return route.pool->id == id; });
     if (found == routes_.rend()) return no_pool("ending", id, context_->device());
     routes_.erase(std::next(found).base());
     route_count_.store(routes_.size(), std::memory_order_release);

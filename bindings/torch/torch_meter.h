@@ -17,8 +17,7 @@ class TorchFigure {
         allocated_.fetch_add(amount, std::memory_order_relaxed);
         const std::uint64_t now = current_.fetch_add(amount, std::memory_order_relaxed) + amount;
         std::uint64_t peak = peak_.load(std::memory_order_relaxed);
-        while (now > peak &&
-               !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+        while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
         }
     }
     void remove(std::uint64_t amount) noexcept {
@@ -33,8 +32,7 @@ class TorchFigure {
     frostline_torch_figure read() const noexcept {
         const std::uint64_t current = current_.load(std::memory_order_relaxed);
         return {current, std::max(current, peak_.load(std::memory_order_relaxed)),
-                allocated_.load(std::memory_order_relaxed),
-                freed_.load(std::memory_order_relaxed)};
+                allocated_.load(std::memory_order_relaxed), freed_.load(std::memory_order_relaxed)};
     }
 
    private:

@@ -44,8 +44,7 @@ class TorchMachine {
         return block ? Errc::cancelled : block.error().code();
     }
     void free(CUdeviceptr block, std::uint64_t size_bytes, int device = 0) {
-        const auto freed =
-            allocator_->free(reinterpret_cast<void*>(block), size_bytes, device);
+        const auto freed = allocator_->free(reinterpret_cast<void*>(block), size_bytes, device);
         EXPECT_TRUE(freed.has_value()) << freed.error().message();
     }
 

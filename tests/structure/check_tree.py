@@ -28,6 +28,7 @@ VAGUE_WORDS = {"util", "utils", "helper", "helpers", "misc", "common", "base"}
 LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 HOME_PATH = re.compile(r"(?<![\w.])/(home/\w|ro" r"ot/|Users/\w)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+GUARD = re.compile(r"#pragma once$|#ifndef \w+_H_?$")
 TYPE_NAME = re.compile(
     r"^\s*(?:template\s*<.*>\s*)?(?:class|struct|union|enum(?:\s+(?:class|struct))?|concept"
     r"|namespace)\s+(?:[A-Z_]+\s+|\[\[[^\]]*\]\]\s*)?([A-Za-z_]\w*)"
@@ -123,6 +124,21 @@ def check_includes(tree):
                 yield name, number, f"{user}/ must not include {used}/ ({match.group(1)})"
 
 
+def check_headers(tree):
+    """That a header compiles alone, its own source proves; and a guard, that it does so twice. The
+    headers without a source are tried by the build (tests/CMakeLists.txt)."""
+    for name in tree.cpp_files():
+        own = name.with_suffix(".h")
+        if name.parts[0] not in LAYERS or name.suffix != ".cpp" or own not in tree.files:
+            continue
+        if not any(GUARD.match(line) for line in tree.lines(own)):
+            yield own, 1, "nothing keeps this header from being read twice: #pragma once"
+        includes = ((n, INCLUDE.match(line)) for n, line in enumerate(tree.lines(name), 1))
+        number, first = next(((n, m.group(1)) for n, m in includes if m), (1, None))
+        if first != str(own):
+            yield name, number, f"the first include is {own}, which so proves to need no other"
+
+
 def check_top_level(tree):
     for top in sorted({name.parts[0] for name in tree.files}):
         if top not in TOP_LEVEL and not top.startswith("."):
@@ -196,6 +212,7 @@ def check_leftovers(tree):
 
 RULES = {
     "includes": check_includes,
+    "headers": check_headers,
     "top-level": check_top_level,
     "length": check_length,
     "width": check_width,

@@ -68,6 +68,22 @@ class RulesTest(unittest.TestCase):
         self.plant("tests/two.cpp", '// Two.\n#include "bench/one.h"\n')
         self.expect("bench/one.cpp:2: includes")
 
+    def test_a_header_that_is_read_twice(self):
+        self.plant("tiers/twice.h", "// Twice.\nint twice();\n// #pragma once\n")
+        self.plant("tiers/twice.cpp", '// Twice.\n#include "tiers/twice.h"\n')
+        self.plant("tiers/once.h", "// Once.\n#ifndef FROSTLINE_ONCE_H\n#endif\n")
+        self.plant("tiers/once.cpp", '// Once.\n#include "tiers/once.h"\n')
+        self.expect("tiers/twice.h:1: headers")
+
+    def test_a_source_includes_its_own_header_first(self):
+        self.plant("tiers/own.h", "// Keeps its own.\n#pragma once\n")
+        for text, line in (('#include "tiers/own.h"\n#include <vector>\n', None),
+                           ('#include <vector>\n#include "tiers/own.h"\n', 2),
+                           ("int none;\n", 1)):
+            with self.subTest(text=text):
+                self.plant("tiers/own.cpp", "// Keeps its own.\n" + text)
+                self.expect(*([] if line is None else [f"tiers/own.cpp:{line}: headers"]))
+
     def test_unknown_top_level_names(self):
         self.plant("notes.txt", "notes\n")
         self.plant("src/thing.h", "// A thing.\n")

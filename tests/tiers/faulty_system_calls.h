@@ -228,6 +228,11 @@ inline const SystemCalls& faulty_system_calls() {
             [](void* address, size_t length) {
                 return and_fail(Call::munmap, [=] { return real.munmap(address, length); });
             },
+        .mprotect =
+            [](void* address, size_t length, int protection) {
+                return or_fail(Call::mprotect, -1,
+                               [=] { return real.mprotect(address, length, protection); });
+            },
         .madvise =
             [](void* address, size_t length, int advice) {
                 return or_fail(Call::madvise, -1,

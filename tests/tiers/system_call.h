@@ -26,6 +26,7 @@ enum class Call : std::uint8_t {
     pwrite,
     mmap,
     munmap,
+    mprotect,
     madvise,
     mbind,
     move_pages,
@@ -46,7 +47,7 @@ enum class Call : std::uint8_t {
     pmem_flush,
     pmem_drain,
 };
-inline constexpr std::size_t kCalls = 36;
+inline constexpr std::size_t kCalls = 37;
 
 constexpr std::string_view name(Call call) noexcept {
     constexpr std::array<std::string_view, kCalls> kNames{"none",
@@ -66,6 +67,7 @@ constexpr std::string_view name(Call call) noexcept {
                                                           "pwrite",
                                                           "mmap",
                                                           "munmap",
+                                                          "mprotect",
                                                           "madvise",
                                                           "mbind",
                                                           "move_pages",

@@ -1,8 +1,9 @@
 // How programs find the driver's functions, and what they may ask of it before anything else: all
 // of this works without cuInit.
+#include "tiers/emulator/entry_points.h"
+
 #include <cudaProfiler.h>
 
-#include "tiers/emulator/entry_points.h"
 #include "tiers/emulator/exported.h"
 #include "tiers/emulator/proc_address_table.h"
 #include "tiers/emulator/result_names.h"

@@ -1,4 +1,6 @@
 // The driver's functions on whole graphs: made, looked into, instantiated, launched, destroyed.
+#include "tiers/emulator/graphs.h"
+
 #include <cuda.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include "tiers/emulator/emulator.h"
 #include "tiers/emulator/exported.h"
 #include "tiers/emulator/graph.h"
-#include "tiers/emulator/graphs.h"
 #include "tiers/emulator/kernel_objects.h"
 
 namespace frostline::emulator {

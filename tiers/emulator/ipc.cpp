@@ -1,13 +1,14 @@
 // IPC handles of classic allocations. They can be opened within this process only: a device's
 // memory is one file, and to hand that to another process would show it everything. Memory that
 // shall cross processes is created exportable (sharing.cpp) and then lies in a file of its own.
+#include "tiers/emulator/ipc.h"
+
 #include <unistd.h>
 
 #include <cstring>
 #include <map>
 
 #include "tiers/emulator/exported.h"
-#include "tiers/emulator/ipc.h"
 #include "tiers/emulator/unmapping.h"
 
 namespace frostline::emulator {

@@ -1,5 +1,7 @@
 // The driver's functions on stream capture. The queries are allowed on any stream at any time, but
 // for the legacy one while a stream that it would synchronise with is captured.
+#include "tiers/emulator/stream_capture.h"
+
 #include <cuda.h>
 #include <fmt/format.h>
 
@@ -10,7 +12,6 @@
 #include "tiers/emulator/exported.h"
 #include "tiers/emulator/graph.h"
 #include "tiers/emulator/kernel_objects.h"
-#include "tiers/emulator/stream_capture.h"
 
 namespace frostline::emulator {
 namespace {

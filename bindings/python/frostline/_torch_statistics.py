@@ -83,11 +83,19 @@ def memory_snapshot(*_arguments):
     return {"segments": segments, "device_traces": [], "allocator_settings": {}}
 
 
+def _device_number(device):
+    """Of what PyTorch takes for a device: a number, a name, a torch.device, or None for the current."""
+    if isinstance(device, int):
+        return device
+    index = torch.device("cuda" if device is None else device).index
+    return torch.cuda.current_device() if index is None else index
+
+
 def _bounded_mem_get_info(original):
     def mem_get_info(device=None):
         """(free, total) bytes of the device, where no more is free than Frostline's budget has."""
         free, total = original(device)
-        number = torch.cuda._utils._get_device_index(device, optional=True)
+        number = _device_number(device)
         figures = library.statistics(number)
         if figures.budget_bytes:
             left = figures.budget_bytes - figures.reserved_bytes.current

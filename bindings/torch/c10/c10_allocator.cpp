@@ -1,8 +1,8 @@
 // What needs PyTorch's own C++ types: an exception that it knows, and an allocator for CPU tensors
 // over a HostHeap. A library of its own, because only a PyTorch of this very version can load it.
 //
-// What this allocator gave is recognised by its address, since PyTorch has one deleter for all: in a
-// forked child the heap is out of use, and PyTorch's own allocator serves.
+// What this allocator gave is recognised by its address, since PyTorch has one deleter for all: in
+// a forked child the heap is out of use, and PyTorch's own allocator serves.
 #include "allocator/host_heap.h"
 
 #include <c10/core/Allocator.h>

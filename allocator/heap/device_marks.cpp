@@ -1,0 +1,117 @@
+// A stream of a peer has its events made and recorded in the peer's own context.
+#include "allocator/heap/device_marks.h"
+
+#include <algorithm>
+#include <new>
+
+namespace frostline {
+namespace {
+
+CUstream stream_of(StreamHandle handle) noexcept {
+    return reinterpret_cast<CUstream>(handle);
+}
+
+Error no_memory() noexcept {
+    return Error(Errc::out_of_memory, 0, "no memory to note an event of a GPU's stream");
+}
+
+}  // namespace
+
+DeviceMarks::Event& DeviceMarks::Event::operator=(Event&& other) noexcept {
+    if (this == &other) return *this;
+    give_back();
+    home_ = other.home_;
+    event_ = std::exchange(other.event_, std::nullopt);
+    return *this;
+}
+
+void DeviceMarks::Event::give_back() noexcept {
+    if (event_.has_value()) home_->spare.push_back(*std::exchange(event_, std::nullopt));
+}
+
+DeviceMarks::DeviceMarks(std::shared_ptr<const CudaContext> context, std::vector<int> peers)
+    : peers_(std::move(peers)), own_{std::move(context)} {}
+
+Result<void> DeviceMarks::admit(StreamHandle stream) noexcept {
+    if (stream_of(stream) == CU_STREAM_PER_THREAD) {
+        return Error(Errc::invalid_argument, 0,
+                     "the per-thread default stream is another one on each thread, and memory is "
+                     "kept by stream: give a stream that was created, or 0");
+    }
+    FROSTLINE_TRY(const int device, gpu_of_stream(*own_.context, stream_of(stream)));
+    if (device == own_.context->device()) return ok();
+    try {
+        return admit_foreign(stream, device);
+    } catch (const std::bad_alloc&) {
+        return no_memory();
+    }
+}
+
+// The peer's context is kept from now on, and not before: a stream of it shows that it is in use.
+Result<void> DeviceMarks::admit_foreign(StreamHandle stream, int device) {
+    if (std::find(peers_.begin(), peers_.end(), device) == peers_.end()) {
+        return Error(Errc::invalid_argument, 0,
+                     "a stream of GPU {} cannot use memory of GPU {}: name it among the peers",
+                     device, own_.context->device());
+    }
+    auto known = std::find_if(of_peers_.begin(), of_peers_.end(),
+                              [&](const auto& each) { return each->context->device() == device; });
+    if (known == of_peers_.end()) {
+        FROSTLINE_TRY(auto context, CudaContext::create(own_.context->driver(), device));
+        of_peers_.push_back(std::make_unique<Events>(Events{std::move(context)}));
+        known = std::prev(of_peers_.end());
+    }
+    foreign_.emplace_back(stream, known->get());
+    return ok();
+}
+
+DeviceMarks::Events& DeviceMarks::events_of(StreamHandle stream) noexcept {
+    for (const auto& [handle, events] : foreign_) {
+        if (handle == stream) return *events;
+    }
+    return own_;
+}
+
+// The driver refuses the question for the legacy default stream where it would refuse the mark, and
+// where the context is gone.
+bool DeviceMarks::may_mark(StreamHandle stream) noexcept {
+    const CudaContext& context = *events_of(stream).context;
+    const CudaDriver& driver = context.driver();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    const Result<void> asked = context.run([&] {
+        return driver.check("cuStreamIsCapturing",
+                            driver.cuStreamIsCapturing(stream_of(stream), &status));
+    });
+    return asked && status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Result<DeviceMarks::Event> DeviceMarks::mark(StreamHandle stream) noexcept {
+    FROSTLINE_TRY(Event event, take(events_of(stream)));
+    FROSTLINE_TRY_VOID(event.event_->record(stream_of(stream)));
+    if (may_mark(stream)) return event;
+    // Another thread began to capture it meanwhile, and the event may be the graph's.
+    event.event_.reset();
+    return Error(Errc::busy, 0, "a stream of a GPU is being captured and takes no mark");
+}
+
+Result<DeviceMarks::Event> DeviceMarks::take(Events& events) noexcept {
+    if (!events.spare.empty()) {
+        Event event(events, std::move(events.spare.back()));
+        events.spare.pop_back();
+        return event;
+    }
+    try {
+        events.spare.reserve(events.made + 1);
+    } catch (const std::bad_alloc&) {
+        return no_memory();
+    }
+    FROSTLINE_TRY(CudaEvent made, CudaEvent::create(events.context));
+    ++events.made;
+    return Event(events, std::move(made));
+}
+
+Result<void> DeviceMarks::order(StreamHandle stream, const Event& event) noexcept {
+    return wait_for(*events_of(stream).context, stream_of(stream), *event.event_);
+}
+
+}  // namespace frostline
