@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace frostline {
@@ -23,14 +22,12 @@ class TorchMachine {
     explicit TorchMachine(const std::string& settings, const std::string& budget = "32MiB")
         : gpu_(settings), allocator_(std::make_unique<TorchAllocator>()) {
         EXPECT_TRUE(allocator_->configure(budget.c_str(), "2MiB").has_value());
-        framework_.emplace();
     }
 
     TorchAllocator& allocator() { return *allocator_; }
     TorchDevice& device(int number = 0) { return **allocator_->device(number); }
     Emulator& emulator() { return Emulator::get(); }
-    Framework& framework() { return *framework_; }
-    CUstream stream() { return framework_->stream(); }
+    CUstream stream() { return framework_.stream(); }
 
     CUdeviceptr allocate(std::uint64_t size_bytes, CUstream stream, int device = 0) {
         const auto block =
@@ -51,8 +48,8 @@ class TorchMachine {
    private:
     EmulatedGpu gpu_;
     EnvironmentVariable driver_{"FROSTLINE_CUDA_DRIVER", FROSTLINE_EMULATOR};
-    std::unique_ptr<TorchAllocator> allocator_;
-    std::optional<Framework> framework_;  // ends first: its work may use the memory
+    Framework framework_;
+    std::unique_ptr<TorchAllocator> allocator_;  // ends first: it waits for the streams
 };
 
 }  // namespace frostline
