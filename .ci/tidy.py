@@ -29,7 +29,7 @@ def reachable(root, source):
             continue
         found.add(path)
         for name in INCLUDE.findall(path.read_text()):
-            waiting += [root / name, path.parent / name]
+            waiting += [root / name, root / "bindings" / "include" / name, path.parent / name]
     return sorted({path.resolve() for path in found})
 
 

@@ -1,33 +1,14 @@
 // Names and texts of the options.
 #include "bindings/manager_options.h"
 
-#include "bindings/byte_size.h"
+#include "bindings/option_values.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
-#include <system_error>
 #include <utility>
 
 namespace frostline {
 namespace {
-
-// The value, or an error that says which option it was meant for.
-Result<std::uint64_t> size_option(std::string_view name, std::string_view value) {
-    auto bytes = parse_byte_size(value);
-    if (!bytes) return Error(bytes.error().code(), 0, "{}: {}", name, bytes.error().message());
-    return bytes;
-}
-
-Result<bool> flag_option(std::string_view name, std::string_view value) {
-    for (const std::string_view yes : {"1", "true", "yes", "on"}) {
-        if (value == yes) return true;
-    }
-    for (const std::string_view no : {"0", "false", "no", "off"}) {
-        if (value == no) return false;
-    }
-    return Error(Errc::invalid_argument, 0, "{}: '{}' is neither true nor false", name, value);
-}
 
 Result<std::string> path_option(std::string_view name, std::string_view value) {
     if (value.empty() || value.find('\0') != std::string_view::npos) {
@@ -46,16 +27,6 @@ Result<std::vector<std::string>> places_option(std::string_view name, std::strin
         if (colon == value.size()) return places;
         value.remove_prefix(colon + 1);
     }
-}
-
-Result<int> number_option(std::string_view name, std::string_view value, std::string_view of) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || number < 0) {
-        return Error(Errc::invalid_argument, 0, "{}: '{}' is not the number of {}", name, value,
-                     of);
-    }
-    return number;
 }
 
 Result<int> node_option(std::string_view name, std::string_view value) {

@@ -1,25 +1,25 @@
-// The C interface over Manager. No exception leaves it: running out of memory is a status like any
-// other, and its message needs none.
-#include "bindings/c/frostline.h"
+// The C interface over Manager.
+#include "frostline/frostline.h"
 
+#include "bindings/c/call_status.h"
 #include "bindings/manager.h"
 #include "bindings/trace_file.h"
 
-#include <algorithm>
-#include <cstring>
-#include <new>
-#include <optional>
+#include <memory>
 #include <span>
-#include <string_view>
+#include <string>
 #include <utility>
 
 using frostline::Access;
+using frostline::copy_out;
 using frostline::DeviceSource;
 using frostline::Errc;
 using frostline::Error;
 using frostline::Manager;
 using frostline::ManagerOptions;
+using frostline::null_argument;
 using frostline::Result;
+using frostline::status_of;
 using frostline::TensorId;
 
 struct frostline_context {
@@ -31,57 +31,6 @@ struct frostline_pinned {
 };
 
 namespace {
-
-thread_local std::optional<Error> last_error;
-
-frostline_status fail(const Error& error) {
-    last_error = error;
-    return static_cast<frostline_status>(error.code());
-}
-
-// Runs `call`, which returns a Result, and turns what comes of it into a status.
-template <class Call>
-frostline_status status_of(Call&& call) noexcept {
-    try {
-        if (const auto result = call(); !result) return fail(result.error());
-        return FROSTLINE_OK;
-    } catch (const std::bad_alloc&) {
-        return fail(Error(Errc::out_of_memory, 0, "no memory for Frostline's own structures"));
-    } catch (const std::exception& error) {
-        return fail(Error(Errc::io, 0, "unexpected: {}", error.what()));
-    }
-}
-
-Error null_argument(const char* what) {
-    return Error(Errc::invalid_argument, 0, "{} is NULL", what);
-}
-
-Result<ManagerOptions> parse(const char* const* options) {
-    ManagerOptions parsed;
-    for (; *options != nullptr; ++options) {
-        const std::string_view text(*options);
-        const std::size_t equals = text.find('=');
-        if (equals == std::string_view::npos) {
-            return Error(Errc::invalid_argument, 0, "option '{}' is not of the form name=value",
-                         text);
-        }
-        FROSTLINE_TRY_VOID(set_option(parsed, text.substr(0, equals), text.substr(equals + 1)));
-    }
-    return parsed;
-}
-
-// Fills in as much of the caller's struct as both versions know.
-template <class Stats>
-Result<void> copy_out(const Stats& from, Stats* to) {
-    if (to == nullptr) return null_argument("stats");
-    if (to->struct_size < sizeof(std::size_t)) {
-        return Error(Errc::invalid_argument, 0, "stats: struct_size is not set");
-    }
-    const std::size_t size = to->struct_size;
-    std::memcpy(to, &from, std::min(size, sizeof(Stats)));
-    to->struct_size = size;
-    return frostline::ok();
-}
 
 Result<void> give(Result<TensorId> stored, frostline_id* id) {
     if (!stored) return stored.error();
@@ -95,15 +44,12 @@ const char* frostline_version(void) {
     return frostline::version();
 }
 
-const char* frostline_last_error(void) {
-    return last_error ? last_error->message() : "";
-}
-
 frostline_status frostline_open(const char* const* options, frostline_context** context) {
     return status_of([&]() -> Result<void> {
         if (options == nullptr || context == nullptr) return null_argument("options or context");
         *context = nullptr;
-        FROSTLINE_TRY(const ManagerOptions parsed, parse(options));
+        FROSTLINE_TRY(const ManagerOptions parsed,
+                      frostline::parse_options<ManagerOptions>(options));
         FROSTLINE_TRY(Manager manager, Manager::open(parsed));
         *context = new frostline_context{std::move(manager)};
         return frostline::ok();

@@ -1,7 +1,8 @@
 // The C functions over one TorchAllocator. PyTorch names no allocator when it calls, so there is
 // one for the process; it is never destroyed, because tensors outlive every static object.
-#include "bindings/torch/frostline_torch.h"
+#include "frostline/torch.h"
 
+#include "bindings/c/call_status.h"
 #include "bindings/torch/torch_allocator.h"
 
 #include <fmt/format.h>
@@ -10,13 +11,13 @@
 #include <atomic>
 #include <cstdio>
 #include <new>
-#include <optional>
 #include <utility>
 
 #include <sys/types.h>
 
 using frostline::Errc;
 using frostline::Error;
+using frostline::fail;
 using frostline::Result;
 using frostline::TorchAllocator;
 using frostline::TorchDevice;
@@ -31,7 +32,6 @@ TorchAllocator& allocator() {
 }
 
 std::atomic<OutOfMemoryHandler> out_of_memory_handler{nullptr};
-thread_local std::optional<Error> last_error;
 
 class OutOfDeviceMemory : public std::bad_alloc {
    public:
@@ -43,11 +43,6 @@ class OutOfDeviceMemory : public std::bad_alloc {
    private:
     std::array<char, 1024> message_{};
 };
-
-int fail(const Error& error) noexcept {
-    last_error = error;
-    return static_cast<int>(error.code());
-}
 
 // Where PyTorch takes no error. A forked child cannot use the GPU, and frees what it inherited:
 // nothing is wrong with that.
@@ -72,22 +67,18 @@ void tell_out_of_memory(std::int64_t size_bytes, int device, const Error& error)
 }
 
 template <class Use>
-int with_device(int device, Use&& use) noexcept {
+frostline_status with_device(int device, Use&& use) noexcept {
     const auto found = allocator().used(device);
     if (!found) return fail(found.error());
     if (*found != nullptr) use(**found);
-    return 0;
+    return FROSTLINE_OK;
 }
 
 }  // namespace
 
-int frostline_torch_configure(const char* budget, const char* chunk) {
+frostline_status frostline_torch_configure(const char* budget, const char* chunk) {
     const auto configured = allocator().configure(budget, chunk);
-    return configured ? 0 : fail(configured.error());
-}
-
-const char* frostline_torch_last_error(void) {
-    return last_error ? last_error->message() : "";
+    return configured ? FROSTLINE_OK : fail(configured.error());
 }
 
 void frostline_torch_on_out_of_memory(void (*handler)(const char* message)) {
@@ -160,20 +151,21 @@ void frostline_torch_release_pool(int device,
     report(found ? (*found)->release_pool(pool) : found.error());
 }
 
-int frostline_torch_get_statistics(int device, frostline_torch_statistics* statistics) {
+frostline_status frostline_torch_get_statistics(int device,
+                                                frostline_torch_statistics* statistics) {
     if (statistics == nullptr) return fail(Error(Errc::invalid_argument, 0, "statistics is NULL"));
     *statistics = {};
-    const int status =
+    const frostline_status status =
         with_device(device, [&](TorchDevice& found) { *statistics = found.statistics(); });
     statistics->foreign_frees = allocator().foreign_frees();
     return status;
 }
 
-int frostline_torch_reset_peaks(int device) {
+frostline_status frostline_torch_reset_peaks(int device) {
     return with_device(device, [](TorchDevice& found) { found.reset_peaks(); });
 }
 
-int frostline_torch_reset_accumulated(int device) {
+frostline_status frostline_torch_reset_accumulated(int device) {
     return with_device(device, [](TorchDevice& found) { found.reset_accumulated(); });
 }
 

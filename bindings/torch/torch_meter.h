@@ -2,7 +2,7 @@
 // all that came and went. Exact at every moment, because programs size their batches by it.
 #pragma once
 
-#include "bindings/torch/frostline_torch.h"
+#include "frostline/torch.h"
 
 #include <algorithm>
 #include <atomic>

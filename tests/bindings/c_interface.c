@@ -1,6 +1,6 @@
 /* Uses every function of frostline.h from plain C11, as a program of a user would. What it finds is
  * returned as the number of the line that went wrong, 0 if none did. */
-#include "bindings/c/frostline.h"
+#include "frostline/frostline.h"
 
 #include <stdio.h>
 #include <stdlib.h>

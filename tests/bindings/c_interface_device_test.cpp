@@ -1,6 +1,6 @@
 // Proves that the C interface does for device memory what the manager does, and refuses what it
 // cannot use.
-#include "bindings/c/frostline.h"
+#include "frostline/frostline.h"
 #include "tests/bindings/environment.h"
 #include "tests/bindings/framework.h"
 

@@ -1,6 +1,6 @@
 // Proves the C face: plain C can use all of it, NULL and nonsense are refused with a message, and a
 // program built against another version of the header gets what both know.
-#include "bindings/c/frostline.h"
+#include "frostline/frostline.h"
 
 #include "tests/tiers/scratch_folder.h"
 #include "tiers/error.h"

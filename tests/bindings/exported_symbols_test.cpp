@@ -1,5 +1,6 @@
-// Proves what libfrostline.so shows to the world: its C functions and the C++ face, none of the
-// classes behind them, and that it asks the loader for no CUDA library. Needs binutils.
+// Proves what libfrostline.so shows to the world: its C functions under the version that programs
+// link, the manager's C++ face under a version that promises nothing, and not one symbol more; and
+// that it asks the loader for no CUDA library. Needs binutils.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace frostline {
@@ -48,84 +50,122 @@ class ExportedSymbols : public testing::Test {
     }
 };
 
-bool is_face(const std::string& name) {
+constexpr std::array<std::string_view, 34> kFunctions{"frostline_adopt",
+                                                      "frostline_allocate",
+                                                      "frostline_close",
+                                                      "frostline_drop",
+                                                      "frostline_get",
+                                                      "frostline_get_device",
+                                                      "frostline_get_stats",
+                                                      "frostline_get_tier_stats",
+                                                      "frostline_heap_alloc",
+                                                      "frostline_heap_close",
+                                                      "frostline_heap_free",
+                                                      "frostline_heap_free_sized",
+                                                      "frostline_heap_get_stats",
+                                                      "frostline_heap_open",
+                                                      "frostline_heap_owns",
+                                                      "frostline_heap_record_stream",
+                                                      "frostline_heap_size",
+                                                      "frostline_heap_trim",
+                                                      "frostline_last_error",
+                                                      "frostline_open",
+                                                      "frostline_pin",
+                                                      "frostline_pinned_data",
+                                                      "frostline_prefetch",
+                                                      "frostline_put",
+                                                      "frostline_put_device",
+                                                      "frostline_release_source",
+                                                      "frostline_settle",
+                                                      "frostline_size",
+                                                      "frostline_source_read",
+                                                      "frostline_step",
+                                                      "frostline_unpin",
+                                                      "frostline_unpin_after",
+                                                      "frostline_version",
+                                                      "frostline_write_trace"};
+
+// What PyTorch calls, or Frostline's Python in its place.
+constexpr std::array<std::string_view, 17> kTorchFunctions{"frostline_torch_alloc",
+                                                           "frostline_torch_base_alloc",
+                                                           "frostline_torch_begin_allocate_to_pool",
+                                                           "frostline_torch_configure",
+                                                           "frostline_torch_end_allocate_to_pool",
+                                                           "frostline_torch_free",
+                                                           "frostline_torch_get_statistics",
+                                                           "frostline_torch_init",
+                                                           "frostline_torch_live",
+                                                           "frostline_torch_memory_fraction",
+                                                           "frostline_torch_on_out_of_memory",
+                                                           "frostline_torch_record_stream",
+                                                           "frostline_torch_release_pool",
+                                                           "frostline_torch_reset",
+                                                           "frostline_torch_reset_accumulated",
+                                                           "frostline_torch_reset_peaks",
+                                                           "frostline_torch_throw_out_of_memory"};
+
+bool is_face(std::string_view name) {
     // Of the manager, its own functions only: what it consists of stays inside.
     if (name.starts_with("frostline::Manager::")) {
         return !name.starts_with("frostline::Manager::Parts::");
     }
-    static const std::array<const char*, 9> faces{
+    static constexpr std::array<std::string_view, 9> kFaces{
         "frostline::PinnedTensor::",    "frostline::parse_byte_size(",
         "frostline::format_byte_size",  "frostline::set_option(",
         "frostline::write_trace_file(", "frostline::version(",
         "frostline::gpu_info(",         "frostline::cuda_header_version(",
         "frostline::machine_info("};
-    return std::any_of(faces.begin(), faces.end(),
-                       [&](const char* face) { return name.starts_with(face); });
+    return std::any_of(kFaces.begin(), kFaces.end(),
+                       [&](std::string_view face) { return name.starts_with(face); });
 }
 
-TEST_F(ExportedSymbols, are_the_faces_and_nothing_behind_them) {
-    std::vector<std::string> c_functions;
+// A symbol, as "nm -DC" has it: address, kind, name and, behind two at signs, its default version.
+struct Symbol {
+    explicit Symbol(const std::string& line) : kind(line.at(17)), name(line.substr(19)) {
+        const std::size_t at = name.rfind("@@");
+        if (at == std::string::npos) return;
+        version = name.substr(at + 2);
+        name.resize(at);
+    }
+    char kind;
+    std::string name;
+    std::string version;
+};
+
+TEST_F(ExportedSymbols, are_the_faces_with_their_versions_and_nothing_else) {
+    std::vector<std::string> functions;
+    std::vector<std::string> torch_functions;
+    std::vector<std::string> versions;
     std::size_t faces = 0;
     for (const std::string& line : lines_of("nm -DC --defined-only '" + library() + "'")) {
         ASSERT_GT(line.size(), 19U) << line;
-        const char kind = line[17];
-        const std::string name = line.substr(19);
-        if (name.starts_with("frostline_")) {
-            EXPECT_EQ(kind, 'T') << line;
-            c_functions.push_back(name);
-        } else if (name.find("frostline") != std::string::npos) {
-            EXPECT_TRUE(is_face(name)) << "internal, but exported: " << line;
-            ++faces;
+        const Symbol symbol(line);
+        if (symbol.kind == 'A') {  // a version's own
+            versions.push_back(symbol.name);
+        } else if (symbol.name.starts_with("frostline_")) {
+            EXPECT_EQ(symbol.kind, 'T') << line;
+            EXPECT_EQ(symbol.version, "FROSTLINE_0.1") << line;
+            (symbol.name.starts_with("frostline_torch_") ? torch_functions : functions)
+                .push_back(symbol.name);
         } else {
-            // Templates of the standard library, which the compiler leaves in every library.
-            EXPECT_TRUE(kind == 'W' || kind == 'V' || kind == 'u') << line;
+            EXPECT_TRUE(is_face(symbol.name)) << "internal, but exported: " << line;
+            EXPECT_EQ(symbol.version, "FROSTLINE_PRIVATE") << line;
+            ++faces;
         }
     }
     EXPECT_GT(faces, 20U) << "the C++ face is missing";
-    std::sort(c_functions.begin(), c_functions.end());
-    const std::vector<std::string> expected{"frostline_adopt",
-                                            "frostline_allocate",
-                                            "frostline_close",
-                                            "frostline_drop",
-                                            "frostline_get",
-                                            "frostline_get_device",
-                                            "frostline_get_stats",
-                                            "frostline_get_tier_stats",
-                                            "frostline_last_error",
-                                            "frostline_open",
-                                            "frostline_pin",
-                                            "frostline_pinned_data",
-                                            "frostline_prefetch",
-                                            "frostline_put",
-                                            "frostline_put_device",
-                                            "frostline_release_source",
-                                            "frostline_settle",
-                                            "frostline_size",
-                                            "frostline_source_read",
-                                            "frostline_step",
-                                            "frostline_torch_alloc",
-                                            "frostline_torch_base_alloc",
-                                            "frostline_torch_begin_allocate_to_pool",
-                                            "frostline_torch_configure",
-                                            "frostline_torch_end_allocate_to_pool",
-                                            "frostline_torch_free",
-                                            "frostline_torch_get_statistics",
-                                            "frostline_torch_init",
-                                            "frostline_torch_last_error",
-                                            "frostline_torch_live",
-                                            "frostline_torch_memory_fraction",
-                                            "frostline_torch_on_out_of_memory",
-                                            "frostline_torch_record_stream",
-                                            "frostline_torch_release_pool",
-                                            "frostline_torch_reset",
-                                            "frostline_torch_reset_accumulated",
-                                            "frostline_torch_reset_peaks",
-                                            "frostline_torch_throw_out_of_memory",
-                                            "frostline_unpin",
-                                            "frostline_unpin_after",
-                                            "frostline_version",
-                                            "frostline_write_trace"};
-    EXPECT_EQ(c_functions, expected) << "a change of the C interface: say so here, too";
+    std::sort(functions.begin(), functions.end());
+    EXPECT_TRUE(
+        std::equal(functions.begin(), functions.end(), kFunctions.begin(), kFunctions.end()))
+        << "a change of the C interface: say so here, and give what is new a version of its own, "
+           "if 0.1 was released. Exported are:\n"
+        << testing::PrintToString(functions);
+    std::sort(torch_functions.begin(), torch_functions.end());
+    EXPECT_TRUE(std::equal(torch_functions.begin(), torch_functions.end(), kTorchFunctions.begin(),
+                           kTorchFunctions.end()))
+        << testing::PrintToString(torch_functions);
+    std::sort(versions.begin(), versions.end());
+    EXPECT_EQ(versions, (std::vector<std::string>{"FROSTLINE_0.1", "FROSTLINE_PRIVATE"}));
 }
 
 TEST_F(ExportedSymbols, the_library_needs_no_cuda) {

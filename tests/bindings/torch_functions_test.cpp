@@ -2,7 +2,7 @@
 // an out-of-memory handler that throws through them or null without one, and no error that leaves.
 //
 // The functions serve one process for good, so each scene is played in one of its own.
-#include "bindings/torch/frostline_torch.h"
+#include "frostline/torch.h"
 #include "tests/bindings/environment.h"
 #include "tests/bindings/framework.h"
 
@@ -63,7 +63,7 @@ void use_everything() {
     void* const block = frostline_torch_alloc(3 * kMi, 1, nullptr);
     MUST(block != nullptr);
     MUST(frostline_torch_configure("1GiB", nullptr) != 0);
-    MUST(std::string(frostline_torch_last_error()).find("already") != std::string::npos);
+    MUST(std::string(frostline_last_error()).find("already") != std::string::npos);
     std::size_t size = 0;
     MUST(frostline_torch_base_alloc(static_cast<char*>(block) + kMi, &size) == block);
     MUST(size == 3 * kMi);
@@ -79,7 +79,7 @@ void use_everything() {
     frostline_torch_memory_fraction(0.0, 1);
     MUST(statistics(1).budget_bytes == 0);
     frostline_torch_memory_fraction(2.0, 1);
-    MUST(std::string(frostline_torch_last_error()).find("fraction") != std::string::npos);
+    MUST(std::string(frostline_last_error()).find("fraction") != std::string::npos);
     frostline_torch_free(block, 3 * kMi, 1, nullptr);
     frostline_torch_reset();
     MUST(statistics(1).reserved_bytes.current == 0);
@@ -105,7 +105,7 @@ void use_pools() {
     MUST(living.pool[0] == 1 && living.pool[1] == 2);
     frostline_torch_release_pool(0, {1, 2});
     frostline_torch_release_pool(0, {7, 7});
-    MUST(std::string(frostline_torch_last_error()).find("(7, 7)") != std::string::npos);
+    MUST(std::string(frostline_last_error()).find("(7, 7)") != std::string::npos);
     MUST(statistics().pools == 1);
     frostline_torch_free(block, kMi, 0, nullptr);
     frostline_torch_reset();
@@ -158,7 +158,7 @@ void free_what_is_wrong() {
     void* const block = frostline_torch_alloc(kMi, 0, nullptr);
     frostline_torch_free(block, kMi, 0, nullptr);
     frostline_torch_free(block, kMi, 0, nullptr);
-    MUST(std::string(frostline_torch_last_error()).find("freed") != std::string::npos);
+    MUST(std::string(frostline_last_error()).find("freed") != std::string::npos);
     MUST(statistics().allocations.freed == 1);
 }
 

@@ -43,7 +43,7 @@ class Block(ctypes.Structure):
 
 
 _library = ctypes.CDLL(PATH)
-_library.frostline_torch_last_error.restype = ctypes.c_char_p
+_library.frostline_last_error.restype = ctypes.c_char_p
 _library.frostline_torch_live.restype = ctypes.c_size_t
 
 
@@ -54,7 +54,7 @@ def address_of(function):
 
 def _check(status):
     if status != 0:
-        message = _library.frostline_torch_last_error().decode("utf-8", "replace")
+        message = _library.frostline_last_error().decode("utf-8", "replace")
         raise (InvalidArgument if status == _INVALID_ARGUMENT else Error)(message)
 
 

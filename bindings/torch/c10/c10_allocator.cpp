@@ -21,7 +21,7 @@ using frostline::CpuHeap;
 constexpr int kInvalidArgument = 1;  // as frostline_status has it
 constexpr int kBusy = 6;
 
-thread_local CpuHeap::Message last_error{};
+CpuHeap::Message last_error{};
 CpuHeap* cpu_heap = nullptr;  // set once
 
 [[noreturn]] void raise_out_of_memory(const char* message) {
@@ -67,7 +67,7 @@ FROSTLINE_C10_EXPORT void frostline_c10_raise_out_of_memory(const char* message)
     raise_out_of_memory(message);
 }
 
-/// The message of this thread's last failed call; never NULL.
+/// The message of the last frostline_c10_use_for_cpu() that failed; never NULL.
 FROSTLINE_C10_EXPORT const char* frostline_c10_last_error() {
     return last_error.data();
 }

@@ -6,12 +6,15 @@
  * any thread, with work queued, and while streams are captured. None throws, but for what the
  * handler of frostline_torch_on_out_of_memory() throws through frostline_torch_alloc().
  *
- * What goes wrong where PyTorch takes no error is told in one line on stderr.
+ * What goes wrong is told by frostline_last_error(), and in one line on stderr where PyTorch takes
+ * no error.
  *
  * FROSTLINE_TORCH_BUDGET and FROSTLINE_TORCH_CHUNK say what frostline_torch_configure() says.
  */
 #ifndef FROSTLINE_TORCH_H
 #define FROSTLINE_TORCH_H
+
+#include "frostline/frostline.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,58 +26,51 @@
 extern "C" {
 #endif
 
-#define FROSTLINE_TORCH_EXPORT __attribute__((visibility("default")))
-
 struct CUstream_st; /* cudaStream_t points to it */
 
 /* Bytes of each GPU's memory, and of the pieces that it is taken in ("20GiB", "2MiB"); NULL leaves
- * a value as it is. Returns 0; or a frostline_status, and nothing changes: INVALID_ARGUMENT, or
- * BUSY once a GPU is in use. */
-FROSTLINE_TORCH_EXPORT int frostline_torch_configure(const char* budget, const char* chunk);
-
-/* The message of this thread's last failed call; valid until its next call; never NULL. */
-FROSTLINE_TORCH_EXPORT const char* frostline_torch_last_error(void);
+ * a value as it is. INVALID_ARGUMENT, or BUSY once a GPU is in use: nothing changes then. */
+FROSTLINE_EXPORT frostline_status frostline_torch_configure(const char* budget, const char* chunk);
 
 /* Told of every allocation that fails, before it returns NULL; may throw instead. PyTorch stores
  * what a process-wide allocator returns unchecked, so such a handler has to throw there. For
  * memory pools PyTorch takes NULL for what it is; set none for those. NULL: none. */
-FROSTLINE_TORCH_EXPORT void frostline_torch_on_out_of_memory(void (*handler)(const char* message));
+FROSTLINE_EXPORT void frostline_torch_on_out_of_memory(void (*handler)(const char* message));
 /* A handler for where there is no better one: throws what is a std::bad_alloc, with the message. */
-FROSTLINE_TORCH_EXPORT void frostline_torch_throw_out_of_memory(const char* message);
+FROSTLINE_EXPORT void frostline_torch_throw_out_of_memory(const char* message);
 
 /* ---- What CUDAPluggableAllocator and its setters take ---- */
 
 /* NULL for no bytes, and on failure. */
-FROSTLINE_TORCH_EXPORT void* frostline_torch_alloc(ssize_t size, int device,
-                                                   struct CUstream_st* stream);
+FROSTLINE_EXPORT void* frostline_torch_alloc(ssize_t size, int device, struct CUstream_st* stream);
 /* NULL is nothing. What is not ours is given to the driver's cuMemFree. */
-FROSTLINE_TORCH_EXPORT void frostline_torch_free(void* block, size_t size, int device,
-                                                 struct CUstream_st* stream);
+FROSTLINE_EXPORT void frostline_torch_free(void* block, size_t size, int device,
+                                           struct CUstream_st* stream);
 /* For set_init_fn. */
-FROSTLINE_TORCH_EXPORT void frostline_torch_init(int device_count);
+FROSTLINE_EXPORT void frostline_torch_init(int device_count);
 /* For set_reset_fn, which torch.cuda.empty_cache() calls: gives back all memory that nobody uses,
  * after waiting for what uses it. Nothing that lives is touched. */
-FROSTLINE_TORCH_EXPORT void frostline_torch_reset(void);
+FROSTLINE_EXPORT void frostline_torch_reset(void);
 /* For set_memory_fraction_fn: the budget is this part of the GPU's memory, and at most what was
  * configured. */
-FROSTLINE_TORCH_EXPORT void frostline_torch_memory_fraction(double fraction, int device);
+FROSTLINE_EXPORT void frostline_torch_memory_fraction(double fraction, int device);
 /* For set_base_alloc_fn: the living block that the address lies in, and its size; what is not ours
  * is its own base. */
-FROSTLINE_TORCH_EXPORT void* frostline_torch_base_alloc(void* address, size_t* size);
+FROSTLINE_EXPORT void* frostline_torch_base_alloc(void* address, size_t* size);
 /* For set_record_stream_fn. */
-FROSTLINE_TORCH_EXPORT void frostline_torch_record_stream(void* block, struct CUstream_st* stream);
+FROSTLINE_EXPORT void frostline_torch_record_stream(void* block, struct CUstream_st* stream);
 
 #ifdef __cplusplus
 /* For set_begin_allocate_to_pool, set_end_allocate_to_pool_fn and set_release_pool: allocations for
  * which `filter` holds come from the pool's own heap. Its memory stays mapped until it was released
  * as often as begun and nothing lives in it. Types as PyTorch passes them, by value: both sides
  * must use libstdc++, of any of its two string ABIs. */
-FROSTLINE_TORCH_EXPORT void frostline_torch_begin_allocate_to_pool(
+FROSTLINE_EXPORT void frostline_torch_begin_allocate_to_pool(
     int device, std::pair<unsigned long long, unsigned long long> pool,
     std::function<bool(struct CUstream_st*)> filter);
-FROSTLINE_TORCH_EXPORT void frostline_torch_end_allocate_to_pool(
+FROSTLINE_EXPORT void frostline_torch_end_allocate_to_pool(
     int device, std::pair<unsigned long long, unsigned long long> pool);
-FROSTLINE_TORCH_EXPORT void frostline_torch_release_pool(
+FROSTLINE_EXPORT void frostline_torch_release_pool(
     int device, std::pair<unsigned long long, unsigned long long> pool);
 #endif
 
@@ -100,11 +96,11 @@ typedef struct frostline_torch_statistics {
     uint64_t foreign_frees; /* addresses that were given to the driver */
 } frostline_torch_statistics;
 
-/* All zero where the GPU is not in use. Returns 0, or INVALID_ARGUMENT: no such GPU. */
-FROSTLINE_TORCH_EXPORT int frostline_torch_get_statistics(int device,
-                                                          frostline_torch_statistics* statistics);
-FROSTLINE_TORCH_EXPORT int frostline_torch_reset_peaks(int device);
-FROSTLINE_TORCH_EXPORT int frostline_torch_reset_accumulated(int device);
+/* All zero where the GPU is not in use. INVALID_ARGUMENT: no such GPU. */
+FROSTLINE_EXPORT frostline_status
+frostline_torch_get_statistics(int device, frostline_torch_statistics* statistics);
+FROSTLINE_EXPORT frostline_status frostline_torch_reset_peaks(int device);
+FROSTLINE_EXPORT frostline_status frostline_torch_reset_accumulated(int device);
 
 typedef struct frostline_torch_block {
     uint64_t address;
@@ -114,8 +110,8 @@ typedef struct frostline_torch_block {
 } frostline_torch_block;
 
 /* Writes up to `capacity` of the blocks that live, and returns how many there are. */
-FROSTLINE_TORCH_EXPORT size_t frostline_torch_live(int device, frostline_torch_block* blocks,
-                                                   size_t capacity);
+FROSTLINE_EXPORT size_t frostline_torch_live(int device, frostline_torch_block* blocks,
+                                             size_t capacity);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,213 @@
+// The C interface over heaps. What a program holds is a name for a heap, which stays when the heap
+// is closed: a late call finds that out and touches nothing.
+#include "frostline/heap.h"
+
+#include "bindings/c/call_status.h"
+#include "bindings/fork_watch.h"
+#include "bindings/heaps/open_heap.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+using frostline::Errc;
+using frostline::Error;
+using frostline::HeapSettings;
+using frostline::HostHeap;
+using frostline::OpenHeap;
+using frostline::Result;
+
+struct frostline_heap {
+    std::unique_ptr<OpenHeap> heap;
+    std::atomic<bool> closed{false};
+    frostline::ForkWatch process;
+    frostline_heap* next = nullptr;  // in all_names
+};
+
+namespace {
+
+// Names are few and are never freed; this keeps them reachable.
+std::atomic<frostline_heap*> all_names{nullptr};
+
+void keep(frostline_heap* name) noexcept {
+    name->next = all_names.load(std::memory_order_relaxed);
+    while (!all_names.compare_exchange_weak(name->next, name, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+    }
+}
+
+Result<void> usable(const frostline_heap* name) noexcept {
+    if (name == nullptr) return frostline::null_argument("heap");
+    if (name->closed.load(std::memory_order_acquire)) {
+        return Error(Errc::closed, 0,
+                     "the heap was closed: use its blocks before, or open another");
+    }
+    return frostline::ok();
+}
+
+// Runs `call`, which returns a Result<void>, with the heap. The calls behind it that touch blocks
+// recognise a forked child themselves.
+template <class Call>
+frostline_status in_heap(frostline_heap* name, Call&& call) noexcept {
+    return frostline::status_of([&]() -> Result<void> {
+        FROSTLINE_TRY_VOID(usable(name));
+        return name->heap->with(std::forward<Call>(call));
+    });
+}
+
+// For calls that only look: in a forked child a lock may be held by a thread that is not there.
+template <class Call>
+frostline_status look_into(frostline_heap* name, Call&& call) noexcept {
+    return in_heap(name, [&](auto& heap) -> Result<void> {
+        if (name->process.is_child()) {
+            return Error(Errc::busy, 0,
+                         "{} belongs to the process that opened it, and this is a forked child of "
+                         "that: open a heap of its own there",
+                         heap.options().name);
+        }
+        return std::forward<Call>(call)(heap);
+    });
+}
+
+template <class Heap>
+constexpr bool kHasStreams = !std::is_same_v<Heap, HostHeap>;
+
+// Work on host memory is not ordered by a heap: taking the stream and forgetting it would promise
+// that. A thread's own default stream is another one on each thread, and a block may be freed by
+// any: the heap would order the wrong work.
+template <class Heap>
+Result<frostline::StreamHandle> stream_for(const Heap& heap, void* stream) noexcept {
+    constexpr frostline::StreamHandle kLegacy = 1;
+    constexpr frostline::StreamHandle kOfThread = 2;
+    const auto handle = reinterpret_cast<frostline::StreamHandle>(stream);
+    if (handle == 0) return handle;
+    if (!kHasStreams<Heap>) {
+        return Error(Errc::unsupported, 0,
+                     "{}: host memory is not ordered by streams: give NULL, and free a block when "
+                     "the work that uses it is done",
+                     heap.options().name);
+    }
+    if (handle == kOfThread) {
+        return Error(Errc::unsupported, 0,
+                     "{}: a thread's own default stream is another on each thread: give a stream "
+                     "that was made, or NULL",
+                     heap.options().name);
+    }
+    return handle == kLegacy ? 0 : handle;
+}
+
+}  // namespace
+
+frostline_status frostline_heap_open(const char* const* options, frostline_heap** heap) {
+    return frostline::status_of([&]() -> Result<void> {
+        if (options == nullptr || heap == nullptr) {
+            return frostline::null_argument("options or heap");
+        }
+        *heap = nullptr;
+        FROSTLINE_TRY(const HeapSettings settings, frostline::parse_options<HeapSettings>(options));
+        auto name = std::make_unique<frostline_heap>();
+        FROSTLINE_TRY(name->heap, OpenHeap::open(settings));
+        keep(name.get());
+        *heap = name.release();
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_heap_close(frostline_heap* heap) {
+    return frostline::status_of([&]() -> Result<void> {
+        if (heap == nullptr) return frostline::ok();
+        FROSTLINE_TRY_VOID(usable(heap));
+        if (heap->process.is_child()) {  // the heap is the parent's, and its locks may be held
+            heap->closed.store(true, std::memory_order_release);
+            return frostline::ok();
+        }
+        FROSTLINE_TRY_VOID(heap->heap->with([](auto& open) -> Result<void> {
+            const frostline::HeapStatistics now = open.statistics();
+            if (now.live_blocks == 0) return frostline::ok();
+            return Error(Errc::busy, 0,
+                         "{}: {} blocks live, of {} bytes together: free them before closing",
+                         open.options().name, now.live_blocks, now.live);
+        }));
+        heap->closed.store(true, std::memory_order_release);
+        heap->heap.reset();
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
+                                      size_t alignment_bytes, void* stream, void** block) {
+    return in_heap(heap, [&](auto& open) -> Result<void> {
+        if (block == nullptr) return frostline::null_argument("block");
+        *block = nullptr;
+        FROSTLINE_TRY(const auto handle, stream_for(open, stream));
+        FROSTLINE_TRY(*block,
+                      open.allocate(size_bytes, handle, std::max<size_t>(alignment_bytes, 1)));
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_heap_free(frostline_heap* heap, void* block) {
+    return in_heap(heap, [&](auto& open) { return open.free(block); });
+}
+
+frostline_status frostline_heap_free_sized(frostline_heap* heap, void* block, size_t size_bytes) {
+    return in_heap(heap, [&](auto& open) { return open.free(block, size_bytes); });
+}
+
+frostline_status frostline_heap_record_stream(frostline_heap* heap, void* block, void* stream) {
+    return look_into(heap, [&](auto& open) -> Result<void> {
+        FROSTLINE_TRY(const auto handle, stream_for(open, stream));
+        return open.record_stream(block, handle);
+    });
+}
+
+frostline_status frostline_heap_size(frostline_heap* heap, const void* block, size_t* size_bytes) {
+    return look_into(heap, [&](auto& open) -> Result<void> {
+        if (block == nullptr || size_bytes == nullptr) {
+            return frostline::null_argument("block or size_bytes");
+        }
+        FROSTLINE_TRY(const frostline::HeapAllocation found, open.describe(block));
+        *size_bytes = found.size_bytes;
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_heap_owns(frostline_heap* heap, const void* address, int* owns) {
+    return in_heap(heap, [&](auto& open) -> Result<void> {
+        if (owns == nullptr) return frostline::null_argument("owns");
+        *owns = open.owns(address) ? 1 : 0;
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_heap_trim(frostline_heap* heap, int wait, size_t* given_back_bytes) {
+    return look_into(heap, [&](auto& open) -> Result<void> {
+        FROSTLINE_TRY(const std::uint64_t bytes, open.trim(wait != 0));
+        if (given_back_bytes != nullptr) *given_back_bytes = bytes;
+        return frostline::ok();
+    });
+}
+
+frostline_status frostline_heap_get_stats(frostline_heap* heap, frostline_heap_stats* stats) {
+    return look_into(heap, [&](auto& open) {
+        const frostline::HeapStatistics now = open.statistics();
+        return frostline::copy_out(frostline_heap_stats{.struct_size = sizeof(frostline_heap_stats),
+                                                        .live_bytes = now.live,
+                                                        .live_block_bytes = now.live_block,
+                                                        .live_blocks = now.live_blocks,
+                                                        .peak_live_bytes = now.peak_live,
+                                                        .cached_bytes = now.cached,
+                                                        .free_bytes = now.free,
+                                                        .pending_bytes = now.pending,
+                                                        .mapped_bytes = now.mapped,
+                                                        .peak_mapped_bytes = now.peak_mapped,
+                                                        .reserved_bytes = now.reserved,
+                                                        .pinned_bytes = now.pinned,
+                                                        .metadata_bytes = now.metadata,
+                                                        .allocations = now.births,
+                                                        .misuses = now.misuses},
+                                   stats);
+    });
+}

@@ -1,0 +1,63 @@
+// A heap of a GPU's memory, reused in the order of streams. Streams are CUstream or cudaStream_t,
+// as void*, so that no CUDA header is needed here.
+#pragma once
+
+#include "frostline/heap_handle.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace frostline {
+
+struct DeviceMemoryOptions {
+    std::string name{};                ///< in messages
+    int gpu = 0;                       ///< as CUDA counts them
+    std::uint64_t capacity_bytes = 0;  ///< 0: what the device has free
+    std::uint64_t chunk_bytes = 0;     ///< how much it takes at a time; 0: 2 MiB
+    std::vector<int> peers{};          ///< other GPUs that may use the memory
+};
+
+/// Thread-safe, as HeapHandle says. The host cannot touch what this hands out.
+class DeviceMemory : public HeapHandle {
+   public:
+    /// Failures: NOT_FOUND (no driver), INVALID_ARGUMENT, and those of frostline_heap_open().
+    static Outcome<DeviceMemory> open(const DeviceMemoryOptions& options = {}) {
+        std::vector<std::string> texts{"kind=device", "gpu=" + std::to_string(options.gpu)};
+        if (!options.name.empty()) texts.push_back("name=" + options.name);
+        if (options.capacity_bytes != 0) {
+            texts.push_back("capacity=" + std::to_string(options.capacity_bytes));
+        }
+        if (options.chunk_bytes != 0) {
+            texts.push_back("chunk=" + std::to_string(options.chunk_bytes));
+        }
+        std::string peers;
+        for (const int peer : options.peers) {
+            peers += (peers.empty() ? "peers=" : ",") + std::to_string(peer);
+        }
+        if (!peers.empty()) texts.push_back(peers);
+        auto heap = HeapHandle::open(texts);
+        if (!heap) return heap.failure();
+        return DeviceMemory(*heap);
+    }
+
+    /// `size_bytes` for work on `stream` (null: the legacy default stream), at a multiple of
+    /// `alignment_bytes`, a power of two of at most 2 MiB. Null for no bytes. When the block is
+    /// freed, work on that stream may still be queued. Failures: NO_SPACE, INVALID_ARGUMENT,
+    /// UNSUPPORTED (a thread's own default stream), OUT_OF_MEMORY, CLOSED, BUSY (forked child).
+    Outcome<void*> allocate(std::size_t size_bytes, void* stream = nullptr,
+                            std::size_t alignment_bytes = 512) noexcept {
+        return allocate_on(stream, size_bytes, alignment_bytes);
+    }
+
+    /// Work on `stream` uses the block, too: its memory waits for that after it was freed.
+    Outcome<void> record_stream(void* block, void* stream) noexcept {
+        return Outcome<void>::of(frostline_heap_record_stream(get(), block, stream));
+    }
+
+   private:
+    explicit DeviceMemory(frostline_heap* heap) noexcept : HeapHandle(heap) {}
+};
+
+}  // namespace frostline

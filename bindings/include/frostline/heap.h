@@ -1,0 +1,106 @@
+/* Heaps from C: device and host memory in blocks, for programs that link Frostline as their
+ * allocator.
+ *
+ * The conventions are those of frostline.h: statuses, frostline_last_error(), any thread. A call
+ * that fails has changed nothing. No call that is refused ever corrupts a heap: a block freed
+ * twice, a foreign address or a wrong size come back as INVALID_ARGUMENT with what is there
+ * instead, a heap that was closed as CLOSED, a forked child of the process that opened the heap as
+ * BUSY.
+ */
+#ifndef FROSTLINE_HEAP_H
+#define FROSTLINE_HEAP_H
+
+#include "frostline/frostline.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A heap, which names one also after it was closed: the few bytes behind this pointer stay. */
+typedef struct frostline_heap frostline_heap;
+
+/* Opens a heap. `options` is a NULL-terminated array of "name=value" texts, SIZE and BOOL as for
+ * frostline_open():
+ *   kind=device|host what memory it hands out; required
+ *   name=TEXT        what messages call it; default: its kind and "heap"
+ *   capacity=SIZE    most that it takes; rounded down to whole chunks. Default: what the device has
+ *                    free, or all memory of the machine
+ *   chunk=SIZE       how much it takes at a time; default 2MiB
+ *   gpu=N            which GPU, as CUDA counts them: the heap's own, or the one that host memory is
+ *                    pinned for; default 0; refused for host memory without pin
+ *   peers=N,N        GPUs that may use a device heap's memory, too
+ *   numa_node=N      where host memory lies; default: anywhere
+ *   pin=BOOL         page-lock host memory for the GPU; default false
+ * On success *heap is the caller's, to be given to frostline_heap_close(). NOT_FOUND where there is
+ * no CUDA driver and one is needed. */
+FROSTLINE_EXPORT frostline_status frostline_heap_open(const char* const* options,
+                                                      frostline_heap** heap);
+
+/* Returns the heap's memory, after waiting for the streams that use freed blocks. BUSY while blocks
+ * live: nothing happens then. No other call with this heap may be going on; later ones are refused
+ * as CLOSED. In a forked child it closes the child's name for the heap only. NULL is accepted. */
+FROSTLINE_EXPORT frostline_status frostline_heap_close(frostline_heap* heap);
+
+/* Hands out `size_bytes` at a multiple of `alignment_bytes` (a power of two of at most 2 MiB; 0
+ * stands for 1, and 512 is kept in any case) for work on `stream`: a CUstream or cudaStream_t of
+ * the heap's GPU, or NULL for the legacy default stream. UNSUPPORTED are the calling thread's own
+ * default stream, and for host memory any but NULL. The content is undefined. No bytes: OK, and
+ * *block is NULL. NO_SPACE says where the memory is; everything that is kept for reuse has been
+ * given up before. */
+FROSTLINE_EXPORT frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
+                                                       size_t alignment_bytes, void* stream,
+                                                       void** block);
+
+/* Takes a block back. Work on its stream, and on those that were recorded for it, may still be
+ * queued: the memory is used again only in that order. NULL is accepted. */
+FROSTLINE_EXPORT frostline_status frostline_heap_free(frostline_heap* heap, void* block);
+/* The same, if the block has `size_bytes` as they were asked for. */
+FROSTLINE_EXPORT frostline_status frostline_heap_free_sized(frostline_heap* heap, void* block,
+                                                            size_t size_bytes);
+
+/* The block is used by work on `stream`, too: once it was freed its memory waits for what that
+ * stream had been given until then. Streams as above; for host memory nothing is done. NULL is
+ * accepted as a block. */
+FROSTLINE_EXPORT frostline_status frostline_heap_record_stream(frostline_heap* heap, void* block,
+                                                               void* stream);
+
+/* The size that was asked for, of the live block that starts there. */
+FROSTLINE_EXPORT frostline_status frostline_heap_size(frostline_heap* heap, const void* block,
+                                                      size_t* size_bytes);
+
+/* Sets *owns to 1 if the address is one that this heap hands out from, else to 0. */
+FROSTLINE_EXPORT frostline_status frostline_heap_owns(frostline_heap* heap, const void* address,
+                                                      int* owns);
+
+/* Gives back to the system whatever nobody uses; with `wait` other than 0 it waits for streams that
+ * use freed memory. `given_back_bytes` may be NULL. */
+FROSTLINE_EXPORT frostline_status frostline_heap_trim(frostline_heap* heap, int wait,
+                                                      size_t* given_back_bytes);
+
+/* A heap's figures, exact while no call is going on; set struct_size to
+ * sizeof(frostline_heap_stats) first, as for frostline_stats. */
+typedef struct frostline_heap_stats {
+    size_t struct_size;
+    uint64_t live_bytes;       /* handed out, as asked for */
+    uint64_t live_block_bytes; /* handed out, with what rounding adds */
+    uint64_t live_blocks;      /* how many */
+    uint64_t peak_live_bytes;  /* to within 1 MiB for each thread */
+    uint64_t cached_bytes;     /* kept by threads */
+    uint64_t free_bytes;       /* free, and mapped */
+    uint64_t pending_bytes;    /* freed, while other streams are not known to be done */
+    uint64_t mapped_bytes;     /* memory taken from the device or the system */
+    uint64_t peak_mapped_bytes;
+    uint64_t reserved_bytes; /* addresses */
+    uint64_t pinned_bytes;   /* memory that is page-locked */
+    uint64_t metadata_bytes; /* the heap's own records, outside of all that */
+    uint64_t allocations;    /* so far */
+    uint64_t misuses;        /* calls that were refused as misuse */
+} frostline_heap_stats;
+FROSTLINE_EXPORT frostline_status frostline_heap_get_stats(frostline_heap* heap,
+                                                           frostline_heap_stats* stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,34 @@
+// Allocating and freeing as the standard library wants it: failure is std::bad_alloc, and taking
+// back cannot fail. A block that the heap refuses to take is reported and left alone.
+#pragma once
+
+#include "frostline/heap.h"
+
+#include <cstddef>
+#include <cstdio>
+#include <new>
+
+namespace frostline {
+
+/// Never null. Throws std::bad_alloc; frostline_last_error() says why.
+inline void* allocate_or_throw(frostline_heap* heap, std::size_t size_bytes,
+                               std::size_t alignment_bytes, void* stream) {
+    void* block = nullptr;
+    // The standard wants an address for no bytes, too.
+    const std::size_t some_bytes = size_bytes == 0 ? 1 : size_bytes;
+    if (frostline_heap_alloc(heap, some_bytes, alignment_bytes, stream, &block) != FROSTLINE_OK) {
+        throw std::bad_alloc();
+    }
+    return block;
+}
+
+/// Takes back what allocate_or_throw() gave for `size_bytes`. What is refused is a fault of the
+/// program, for which there is no other way to be told: one line on standard error.
+inline void free_or_report(frostline_heap* heap, void* block, std::size_t size_bytes) noexcept {
+    const std::size_t some_bytes = size_bytes == 0 ? 1 : size_bytes;
+    if (frostline_heap_free_sized(heap, block, some_bytes) != FROSTLINE_OK) {
+        std::fprintf(stderr, "frostline: not freed: %s\n", frostline_last_error());
+    }
+}
+
+}  // namespace frostline
