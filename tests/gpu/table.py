@@ -86,8 +86,8 @@ def allocator_rows(results):
            f"{ours['step_s'] / default['step_s']:.2f}")
     for key, what in (("allocated_bytes", "allocated"), ("reserved_bytes", "reserved")):
         if key in ours:
-            yield (f"PyTorch peak {what}, Frostline's allocator", f"{ours[key] / MIB:.0f}", "MiB", "",
-                   f"{default[key] / MIB:.0f} its own", f"{ours[key] / default[key]:.3f}")
+            yield (f"PyTorch peak {what}, Frostline's allocator", f"{ours[key] / MIB:.0f}", "MiB",
+                   "", f"{default[key] / MIB:.0f} its own", f"{ours[key] / default[key]:.3f}")
     yield ("PyTorch losses, Frostline's allocator",
            "identical" if results["identical"] else "DIFFERENT", "", "", "its own, every bit", "")
     for name, outcome in ours["checks"].items():

@@ -1,8 +1,8 @@
 """A training step of PyTorch's with its own allocator, and with Frostline's.
 
-Usage: torch_allocator.py --results FILE [sizes]. Each allocator has a process of its own, because it
-is chosen for good; the two train the same model on the same tokens, so that losses must be the same
-in every bit. On a GPU Frostline's also captures a graph, runs out of memory and uses several
+Usage: torch_allocator.py --results FILE [sizes]. Each allocator has a process of its own, because
+it is chosen for good; the two train the same model on the same tokens, so that losses must be the
+same in every bit. On a GPU Frostline's also captures a graph, runs out of memory and uses several
 streams. Exits 77 with a reason where it cannot run, and 1 if something is not as it must be.
 """
 
@@ -168,9 +168,10 @@ def main() -> int:
         return 77
     ways = {way: run_way(way) for way in ("default", "frostline")}
     identical = ways["frostline"].pop("losses") == ways["default"].pop("losses")
-    wrong = [f"{name}: {said}" for name, said in ways["frostline"]["checks"].items() if said != "ok"]
-    arguments.results.write_text(json.dumps({"ways": ways, "identical": identical}, indent=2) + "\n",
-                                 encoding="utf-8")
+    outcomes = ways["frostline"]["checks"].items()
+    wrong = [f"{name}: {said}" for name, said in outcomes if said != "ok"]
+    result = json.dumps({"ways": ways, "identical": identical}, indent=2)
+    arguments.results.write_text(result + "\n", encoding="utf-8")
     if not identical:
         wrong.append("losses differ from those with PyTorch's own allocator")
     for each in wrong:

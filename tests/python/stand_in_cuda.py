@@ -1,8 +1,8 @@
 """Stands in for what torch._C has for pluggable allocators in a PyTorch with CUDA.
 
-As strict as that: a setter takes an address, a null allocation is stored unchecked, what a pluggable
-allocator does not support raises, and an allocator that was used cannot be exchanged. The GPU's
-memory is the emulated driver's.
+As strict as that: a setter takes an address, a null allocation is stored unchecked, what a
+pluggable allocator does not support raises, and an allocator that was used cannot be exchanged.
+The GPU's memory is the emulated driver's.
 """
 
 import ctypes

@@ -84,7 +84,7 @@ def memory_snapshot(*_arguments):
 
 
 def _device_number(device):
-    """Of what PyTorch takes for a device: a number, a name, a torch.device, or None for the current."""
+    """Of a device as PyTorch takes them: a number, a name, a torch.device; None is the current."""
     if isinstance(device, int):
         return device
     index = torch.device("cuda" if device is None else device).index

@@ -57,8 +57,8 @@ def allocator():
 def enable(budget=None, chunk=None):
     """Makes Frostline the allocator of all GPU memory of this process, for good.
 
-    ``budget``: the most that it takes of each GPU ("20GiB", or bytes); by default what is free there
-    when it is first used. ``chunk``: the pieces that memory is taken in (default "2MiB").
+    ``budget``: the most that it takes of each GPU ("20GiB", or bytes); by default what is free
+    there when it is first used. ``chunk``: the pieces that memory is taken in (default "2MiB").
     Raises Error: PyTorch has no CUDA, has used a GPU already, or this was called before.
     """
     global _process_wide
@@ -97,8 +97,8 @@ def enable_cpu(budget=None):
     """
     library = _library.c10()
     if library is None:
-        raise Error("Frostline was not built for this PyTorch: build it with FROSTLINE_PYTHON set to "
-                    "this interpreter")
+        raise Error("Frostline was not built for this PyTorch: build it with FROSTLINE_PYTHON set "
+                    "to this interpreter")
     capacity = 0 if budget is None else parse_byte_size(str(budget))
     if library.frostline_c10_use_for_cpu(ctypes.c_uint64(capacity)) != 0:
         raise Error(library.frostline_c10_last_error().decode("utf-8", "replace"))
