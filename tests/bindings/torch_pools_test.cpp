@@ -101,7 +101,7 @@ TEST(TorchPools, IdleMemoryMovesBetweenTheDevicesHeapsUnderOneBudget) {
 class CapturedGraph {
    public:
     CapturedGraph(TorchMachine& machine, TorchPoolId pool, CUstream stream)
-        : machine_(machine), pool_(pool), stream_(stream) {
+        : machine_(machine), pool_(pool) {
         EXPECT_TRUE(machine.device().begin_pool(pool, is_captured));
         EXPECT_EQ(FROSTLINE_EMULATED(cuStreamBeginCapture)(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
                   CUDA_SUCCESS);
@@ -136,7 +136,6 @@ class CapturedGraph {
    private:
     TorchMachine& machine_;
     TorchPoolId pool_;
-    CUstream stream_;
     CUgraphExec exec_ = nullptr;
     CUdeviceptr output_ = 0;
 };
