@@ -95,7 +95,10 @@ Result<void*> TorchDevice::allocate(std::uint64_t size_bytes, CUstream stream) n
         const std::uint64_t given_up =
             end_unused_pools() + (pool ? heap_->trim(true).value_or(0) : 0);
         if (given_up > 0) block = allocate_from(pool.get(), size_bytes, stream);
-        if (!block) out_of_memory_.fetch_add(1, std::memory_order_relaxed);
+        if (!block) {
+            out_of_memory_.fetch_add(1, std::memory_order_relaxed);
+            block = with_pools(block.error());
+        }
     }
     if (!block) {
         if (pool) pool->live.fetch_sub(1, std::memory_order_relaxed);
@@ -104,6 +107,18 @@ Result<void*> TorchDevice::allocate(std::uint64_t size_bytes, CUstream stream) n
     allocations_.add(1);
     allocated_bytes_.add(size_bytes);
     return block;
+}
+
+// A heap says what it has itself; that may be little because pools have the rest.
+Error TorchDevice::with_pools(const Error& error) const noexcept {
+    const frostline_torch_statistics now = statistics();
+    if (now.pools == 0) return error;
+    constexpr double kMiB = 1 << 20;
+    const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / kMiB; };
+    return Error(error.code(), error.native(),
+                 "{:.2f} of a budget of {:.2f} MiB are mapped, {:.2f} by memory pools: {}",
+                 mib(now.reserved_bytes.current), mib(now.budget_bytes), mib(now.pool_bytes),
+                 error.message());
 }
 
 Result<void*> TorchDevice::allocate_from(TorchPool* pool, std::uint64_t size_bytes,

@@ -79,6 +79,7 @@ class TorchDevice {
     Result<void*> allocate_from(TorchPool* pool, std::uint64_t size_bytes,
                                 CUstream stream) noexcept;
     std::uint64_t end_unused_pools() noexcept;
+    Error with_pools(const Error& error) const noexcept;
 
     const std::shared_ptr<CudaContext> context_;
     const TorchSettings settings_;

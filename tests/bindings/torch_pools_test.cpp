@@ -2,9 +2,12 @@
 // released, and share the device's budget.
 #include "tests/bindings/torch_fixture.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 namespace frostline {
 namespace {
@@ -92,6 +95,8 @@ TEST(TorchPools, IdleMemoryMovesBetweenTheDevicesHeapsUnderOneBudget) {
     EXPECT_LE(machine.device().statistics().reserved_bytes.peak, 16 * kMi);
     machine.free(pooled, 10 * kMi);
     EXPECT_EQ(machine.refused(8 * kMi, nullptr), Errc::no_space) << "a graph may run there";
+    const auto refused = machine.allocator().allocate(8 * kMi, 0, nullptr);
+    EXPECT_THAT(refused.error().message(), testing::HasSubstr("10.00 by memory pools"));
     ASSERT_TRUE(machine.device().release_pool(kPool));
     machine.free(machine.allocate(14 * kMi, nullptr), 14 * kMi);
     EXPECT_EQ(machine.device().statistics().pools, 0U);
@@ -105,12 +110,13 @@ class CapturedGraph {
         EXPECT_TRUE(machine.device().begin_pool(pool, is_captured));
         EXPECT_EQ(FROSTLINE_EMULATED(cuStreamBeginCapture)(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
                   CUDA_SUCCESS);
-        // The first tensor is freed in the capture, and another takes its place.
-        const CUdeviceptr scratch = machine.allocate(3 * kMi, stream);
-        Framework::fill(scratch, 3 * kMi, 9, stream);
-        machine.free(scratch, 3 * kMi);
+        // Each replay works in the memory of a tensor that was freed in the capture.
+        const CUdeviceptr scratch = machine.allocate(5 * kMi, stream);
+        Framework::fill(scratch, 5 * kMi, 5, stream);
         output_ = machine.allocate(3 * kMi, stream);
-        Framework::fill(output_, 3 * kMi, 5, stream);
+        EXPECT_EQ(FROSTLINE_EMULATED(cuMemcpyDtoDAsync)(output_, scratch, 3 * kMi, stream),
+                  CUDA_SUCCESS);
+        machine.free(scratch, 5 * kMi);
         CUgraph graph = nullptr;
         EXPECT_EQ(FROSTLINE_EMULATED(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
         EXPECT_TRUE(machine.device().end_pool(pool));
@@ -141,7 +147,7 @@ class CapturedGraph {
 };
 
 TEST(TorchPools, AGraphRunsAgainOnItsMemoryWhateverElseHappens) {
-    TorchMachine machine("memory=64MiB,jitter_us=200", "24MiB");
+    TorchMachine machine("memory=64MiB,jitter_us=200", "32MiB");
     CUstream captured = machine.stream();
     CUstream replays = machine.stream();
     {
@@ -159,6 +165,26 @@ TEST(TorchPools, AGraphRunsAgainOnItsMemoryWhateverElseHappens) {
             EXPECT_TRUE(graph.output_holds(5, replays));
             EXPECT_TRUE(other.output_holds(5, replays));
         }
+    }
+    machine.device().trim();
+    EXPECT_EQ(machine.device().statistics().reserved_bytes.current, 0U);
+}
+
+TEST(TorchPools, APoolsOtherUsersDoNotMoveTheMemoryOfAGraph) {
+    TorchMachine machine("memory=64MiB", "32MiB");
+    CUstream captured = machine.stream();
+    {
+        const CapturedGraph graph(machine, kPool, captured);
+        ASSERT_TRUE(machine.device().begin_pool(kPool, always));
+        std::vector<CUdeviceptr> small;
+        for (int i = 0; i < 40; ++i) small.push_back(machine.allocate(kMi / 8, captured));
+        const CUdeviceptr large = machine.allocate(8 * kMi, captured);
+        ASSERT_TRUE(machine.device().end_pool(kPool));
+        graph.launch(captured);
+        EXPECT_TRUE(graph.output_holds(5, captured));
+        machine.free(large, 8 * kMi);
+        for (const CUdeviceptr each : small) machine.free(each, kMi / 8);
+        ASSERT_TRUE(machine.device().release_pool(kPool));
     }
     machine.device().trim();
     EXPECT_EQ(machine.device().statistics().reserved_bytes.current, 0U);
