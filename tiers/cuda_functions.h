@@ -37,6 +37,7 @@ enum class CudaFeature : std::uint8_t {
     X(cuCtxPopCurrent, 4000, contexts)                               \
     X(cuCtxGetCurrent, 4000, streams)                               \
     X(cuCtxGetDevice, 2000, streams)                                 \
+    X(cuCtxSynchronize, 2000, contexts)                              \
     X(cuThreadExchangeStreamCaptureMode, 10010, contexts)            \
     X(cuMemHostRegister, 6050, host_registration)                    \
     X(cuMemHostUnregister, 4000, host_registration)                  \

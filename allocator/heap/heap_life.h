@@ -84,6 +84,7 @@ Heap<Backing>::~Heap() {
     for (const HeapSpace* const space : {large_.get(), small_.get()}) {
         space->for_each_backed([&](std::uint64_t address, std::uint64_t size_bytes) {
             (void)backing_->unback(address, size_bytes / space->chunk_bytes());
+            if (options_.budget != nullptr) options_.budget->give(size_bytes);
         });
     }
 }

@@ -1,6 +1,7 @@
 // What a heap's owner decides.
 #pragma once
 
+#include "allocator/heap/heap_budget.h"
 #include "allocator/heap/heap_statistics.h"
 #include "tiers/result.h"
 
@@ -28,6 +29,11 @@ struct HeapOptions {
     /// Large requests may be served by windows over scattered memory, where the backing can. From
     /// this size on; 0: never.
     std::uint64_t stitch_from_bytes = std::uint64_t{1} << 18;
+    /// That it shares with other heaps, besides what its backing may give; null: none.
+    HeapBudget* budget = nullptr;
+    /// Memory that was mapped stays mapped, at its addresses, until the heap ends: what was
+    /// recorded there (a graph) may run again. Such a heap makes no windows.
+    bool keeps_memory = false;
     /// Told of each refused call besides its error; by the thread that made it. Empty: nobody.
     std::function<void(const Error&)> on_misuse;
     /// Told at the heap's end what still lives, in the order of birth, if anything does. Empty:

@@ -207,6 +207,7 @@ bool Heap<Backing>::close_retired() noexcept {
 template <HeapBacking Backing>
 std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
                                           const HeapBlock* beside) noexcept {
+    if (options_.keeps_memory) return 0;
     std::uint64_t given_up = 0;
     close_retired();
     if (!retired_.empty()) return 0;  // a window may still show the chunk
@@ -224,6 +225,7 @@ std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only
             // Where the backing fails, nobody knows what lies there: it stays lent, to nobody.
             if (!backing_->unback(idle->address, chunks)) break;
             space->unback(*block);
+            if (options_.budget != nullptr) options_.budget->give(chunks * space->chunk_bytes());
             given_up += chunks;
         }
     }

@@ -167,7 +167,7 @@ CachedBlock Heap<Backing>::take_stitched(const Request& request) noexcept {
 
 template <HeapBacking Backing>
 bool Heap<Backing>::may_stitch(const Request& request) const noexcept {
-    return Backing::kMakesWindows && options_.stitch_from_bytes != 0 &&
+    return Backing::kMakesWindows && !options_.keeps_memory && options_.stitch_from_bytes != 0 &&
            request.block_bytes >= options_.stitch_from_bytes &&
            request.block_bytes > kMostSmallBytes &&
            request.alignment_bytes <= HeapSpace::kUnitBytes;
@@ -250,6 +250,9 @@ Result<bool> Heap<Backing>::grow(const Request& request) noexcept {
     if (!backed) return false;
     if (!space.back(*growth, request.tag)) {
         FROSTLINE_TRY_VOID(backing_->unback(growth->address, growth->chunks));
+        if (options_.budget != nullptr) {
+            options_.budget->give(growth->chunks * large_->chunk_bytes());
+        }
         return out_of_records();
     }
     peak_backed_bytes_ = std::max(peak_backed_bytes_, backed_bytes());
@@ -276,13 +279,26 @@ Result<bool> Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& 
 template <HeapBacking Backing>
 Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
                                  const HeapBlock* beside) noexcept {
-    Result<void> backed = backing_->back(address, chunks);
+    const std::uint64_t size_bytes = chunks * large_->chunk_bytes();
+    const auto back_once = [&]() -> Result<void> {
+        if (options_.budget != nullptr && !options_.budget->take(size_bytes)) {
+            return Error(Errc::no_space, 0, "the budget that {} shares is used up", options_.name);
+        }
+        auto done = backing_->back(address, chunks);
+        if (!done && options_.budget != nullptr) options_.budget->give(size_bytes);
+        return done;
+    };
+    Result<void> backed = back_once();
     const auto no_more = [&] {
         return !backed && (backed.error().code() == Errc::no_space ||
                            backed.error().code() == Errc::out_of_memory);
     };
     if (no_more() && give_up_idle(chunks, false, beside) > 0) {
-        backed = backing_->back(address, chunks);
+        backed = back_once();
+    }
+    // What was given up and is not used again here is another heap's to take.
+    if constexpr (KeepsSpares<Backing>) {
+        if (options_.budget != nullptr) backing_->release_spare();
     }
     if (backed) return true;
     if (!no_more()) return backed.error();

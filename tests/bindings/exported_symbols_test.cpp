@@ -87,6 +87,25 @@ constexpr std::array<std::string_view, 36> kFunctions{"frostline_adopt",
                                                       "frostline_version",
                                                       "frostline_write_trace"};
 
+// What PyTorch calls, or Frostline's Python in its place.
+constexpr std::array<std::string_view, 17> kTorchFunctions{"frostline_torch_alloc",
+                                                           "frostline_torch_base_alloc",
+                                                           "frostline_torch_begin_allocate_to_pool",
+                                                           "frostline_torch_configure",
+                                                           "frostline_torch_end_allocate_to_pool",
+                                                           "frostline_torch_free",
+                                                           "frostline_torch_get_statistics",
+                                                           "frostline_torch_init",
+                                                           "frostline_torch_live",
+                                                           "frostline_torch_memory_fraction",
+                                                           "frostline_torch_on_out_of_memory",
+                                                           "frostline_torch_record_stream",
+                                                           "frostline_torch_release_pool",
+                                                           "frostline_torch_reset",
+                                                           "frostline_torch_reset_accumulated",
+                                                           "frostline_torch_reset_peaks",
+                                                           "frostline_torch_throw_out_of_memory"};
+
 bool is_face(std::string_view name) {
     // Of the manager, its own functions only: what it consists of stays inside.
     if (name.starts_with("frostline::Manager::")) {
@@ -117,6 +136,7 @@ struct Symbol {
 
 TEST_F(ExportedSymbols, are_the_faces_with_their_versions_and_nothing_else) {
     std::vector<std::string> functions;
+    std::vector<std::string> torch_functions;
     std::vector<std::string> versions;
     std::size_t faces = 0;
     for (const std::string& line : lines_of("nm -DC --defined-only '" + library() + "'")) {
@@ -127,7 +147,8 @@ TEST_F(ExportedSymbols, are_the_faces_with_their_versions_and_nothing_else) {
         } else if (symbol.name.starts_with("frostline_")) {
             EXPECT_EQ(symbol.kind, 'T') << line;
             EXPECT_EQ(symbol.version, "FROSTLINE_0.1") << line;
-            functions.push_back(symbol.name);
+            (symbol.name.starts_with("frostline_torch_") ? torch_functions : functions)
+                .push_back(symbol.name);
         } else {
             EXPECT_TRUE(is_face(symbol.name)) << "internal, but exported: " << line;
             EXPECT_EQ(symbol.version, "FROSTLINE_PRIVATE") << line;
@@ -141,6 +162,10 @@ TEST_F(ExportedSymbols, are_the_faces_with_their_versions_and_nothing_else) {
         << "a change of the C interface: say so here, and give what is new a version of its own, "
            "if 0.1 was released. Exported are:\n"
         << testing::PrintToString(functions);
+    std::sort(torch_functions.begin(), torch_functions.end());
+    EXPECT_TRUE(std::equal(torch_functions.begin(), torch_functions.end(), kTorchFunctions.begin(),
+                           kTorchFunctions.end()))
+        << testing::PrintToString(torch_functions);
     std::sort(versions.begin(), versions.end());
     EXPECT_EQ(versions, (std::vector<std::string>{"FROSTLINE_0.1", "FROSTLINE_PRIVATE"}));
 }

@@ -151,7 +151,14 @@ torch_steps() {
     PYTHONPATH="$build/python:$root/bench/demo${PYTHONPATH:+:$PYTHONPATH}" \
         "$python" "$root/tests/gpu/torch_step.py" --results "$results/torch.json" "${how[@]}"
 }
-export -f configure build_all train_and_compare torch_steps
+torch_allocator() {
+    local -a how=()
+    if ((emulated)); then how=(--device cpu --layers 2 --width 128 --batch 4 --steps 3); fi
+    PYTHONPATH="$build/python:$root/bench/demo${PYTHONPATH:+:$PYTHONPATH}" \
+        "$python" "$root/tests/gpu/torch_allocator.py" --results "$results/torch_allocator.json" \
+        "${how[@]}"
+}
+export -f configure build_all train_and_compare torch_steps torch_allocator
 export root build results python cmake_prefix emulated
 
 if part configure 60 bash -uc configure && part build 280 bash -uc build_all; then
@@ -168,6 +175,7 @@ if part configure 60 bash -uc configure && part build 280 bash -uc build_all; th
     part device_costs 60 "$build/bin/frostline_bench" device --json "$results/device.json"
     part trainer 90 bash -uc train_and_compare
     part torch 90 bash -uc torch_steps
+    part torch_allocator 90 bash -uc torch_allocator
 fi
 "$python" "$root/tests/gpu/table.py" "$results" --gpu "$gpu" --seconds "$SECONDS" || failed=1
 exit "$failed"

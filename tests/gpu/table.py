@@ -77,6 +77,23 @@ def torch_rows(results):
         yield (f"PyTorch losses, {name}", same, "", "", "plain, every bit", "")
 
 
+def allocator_rows(results):
+    if results is None:
+        return
+    default, ours = results["ways"]["default"], results["ways"]["frostline"]
+    yield (f"PyTorch step, Frostline's allocator ({ours['device']})", f"{ours['step_s'] * 1e3:.1f}",
+           "ms", f"{ours['spread']:.0%}", f"{default['step_s'] * 1e3:.1f} its own",
+           f"{ours['step_s'] / default['step_s']:.2f}")
+    for key, what in (("allocated_bytes", "allocated"), ("reserved_bytes", "reserved")):
+        if key in ours:
+            yield (f"PyTorch peak {what}, Frostline's allocator", f"{ours[key] / MIB:.0f}", "MiB",
+                   "", f"{default[key] / MIB:.0f} its own", f"{ours[key] / default[key]:.3f}")
+    yield ("PyTorch losses, Frostline's allocator",
+           "identical" if results["identical"] else "DIFFERENT", "", "", "its own, every bit", "")
+    for name, outcome in ours["checks"].items():
+        yield (f"Frostline's allocator, {name}", outcome, "", "", "", "")
+
+
 def table(folder):
     """All rows, the outcomes of the parts first."""
     rows = [(f"part {name}", outcome, "", f"{seconds} s", note, "")
@@ -84,6 +101,7 @@ def table(folder):
     rows += device_rows(json_of(folder, "device.json"))
     rows += trainer_rows(json_of(folder, "trainer.json"))
     rows += torch_rows(json_of(folder, "torch.json"))
+    rows += allocator_rows(json_of(folder, "torch_allocator.json"))
     return rows
 
 

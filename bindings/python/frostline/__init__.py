@@ -2,7 +2,11 @@
 
 ``frostline.offload`` moves the tensors that autograd saves for the backward pass out of the way and
 brings them back in time. torch is imported when offload is first used, and not before.
+
+``frostline.torch`` makes Frostline the allocator of PyTorch's GPU memory.
 """
+
+import importlib
 
 from ._core import Error, InvalidArgument, NoSpace, __version__, format_byte_size, parse_byte_size
 
@@ -14,6 +18,7 @@ __all__ = [
     "format_byte_size",
     "offload",
     "parse_byte_size",
+    "torch",
 ]
 
 
@@ -23,4 +28,6 @@ def __getattr__(name):
 
         globals()[name] = offload
         return offload
+    if name == "torch":
+        return importlib.import_module(".torch", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

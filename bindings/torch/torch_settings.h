@@ -1,0 +1,24 @@
+// How much memory of each GPU PyTorch may have, and in which pieces. One place parses both, whoever
+// gives them: the environment, or the program.
+#pragma once
+
+#include "tiers/result.h"
+
+#include <cstdint>
+
+namespace frostline {
+
+struct TorchSettings {
+    std::uint64_t budget_bytes = 0;  ///< of each GPU; 0: what it has free when it is first used
+    std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
+};
+
+/// `settings` with what the texts say; null or empty leaves a value as it is. Sizes as in
+/// parse_byte_size(). Errors: invalid_argument (names the text, and what it should be).
+Result<TorchSettings> with_torch_texts(TorchSettings settings, const char* budget,
+                                       const char* chunk) noexcept;
+
+/// What FROSTLINE_TORCH_BUDGET and FROSTLINE_TORCH_CHUNK say. Errors: as above.
+Result<TorchSettings> torch_settings_from_environment() noexcept;
+
+}  // namespace frostline
