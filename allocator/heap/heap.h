@@ -155,6 +155,7 @@ class Heap {
     void note_birth(CachedBlock block, ThreadCache& cache) noexcept;
     void note_death(CachedBlock block, ThreadCache& cache) noexcept;
     Found find(std::uint64_t address) const noexcept;
+    Found find_surely(std::uint64_t address) const noexcept;
     bool caches(std::uint64_t block_bytes) const noexcept {
         return block_bytes <= kLargestSlot || caches_blocks_.load(std::memory_order_relaxed);
     }

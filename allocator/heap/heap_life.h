@@ -124,7 +124,7 @@ Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noex
     if (block == nullptr || !Backing::kHasStreams) return ok();
     if (fork_guard_->in_child()) return forked();
     const auto address = reinterpret_cast<std::uint64_t>(block);
-    const Found found = find(address);
+    const Found found = find_surely(address);
     if (found.record == nullptr ||
         found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
         return misuse(address, nullptr);
@@ -157,7 +157,7 @@ bool Heap<Backing>::owns(const void* address) const noexcept {
 template <HeapBacking Backing>
 Result<HeapAllocation> Heap<Backing>::describe(const void* block) const {
     const auto address = reinterpret_cast<std::uint64_t>(block);
-    const Found found = find(address);
+    const Found found = find_surely(address);
     if (found.record == nullptr ||
         found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
         return misuse(address, nullptr);
