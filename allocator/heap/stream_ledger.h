@@ -12,7 +12,6 @@
 #include <memory>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace frostline {
 
@@ -80,8 +79,8 @@ class StreamLedger {
         return ok();
     }
 
-    /// The event that the stream reaches last, for Backing::wait(); null when all are settled. Whoever
-    /// waits for it holds no lock: what the stream runs may need the heap.
+    /// The event that the stream reaches last, for Backing::wait(); null when all are settled.
+    /// Whoever waits for it holds no lock: what the stream runs may need the heap.
     std::shared_ptr<typename Backing::Event> last_mark(StreamTag tag) const noexcept {
         const Stream& each = stream(tag);
         return each.marks.empty() ? nullptr : each.marks.back().event;
@@ -114,7 +113,7 @@ class StreamLedger {
     Stream& stream(StreamTag tag) noexcept { return streams_[tag - 1U]; }
     const Stream& stream(StreamTag tag) const noexcept { return streams_[tag - 1U]; }
     Backing& backing_;
-    std::vector<Stream> streams_;
+    std::deque<Stream> streams_;  // never moved, which could fail and lose its marks
 };
 
 }  // namespace frostline
