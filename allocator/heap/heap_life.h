@@ -182,11 +182,11 @@ Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
     std::unique_lock lock(mutex_);
     poll_pending();
     drain_caches();
-    if (wait) wait_for_streams(lock);
+    // Twice, because what others are done with is its own stream's then, whose work may be queued.
+    if (wait && wait_for_streams(lock)) wait_for_streams(lock);
     settle_others(kNoStream);
-    const std::uint64_t before = backed_bytes();
-    give_up_idle(UINT64_MAX, false, nullptr);
-    return before - backed_bytes();
+    FROSTLINE_TRY(const std::uint64_t chunks, give_up_idle(UINT64_MAX, false, nullptr));
+    return chunks * large_->chunk_bytes();
 }
 
 template <HeapBacking Backing>
