@@ -174,6 +174,7 @@ class Heap {
     void note_supply(const Request& request, bool scarce) noexcept;
     Result<CachedBlock> take_again(const Request& request) noexcept;
     Result<CachedBlock> take_grown(const Request& request) noexcept;
+    Result<CachedBlock> take_elsewhere(const Request& request) noexcept;
     CachedBlock take_free(const Request& request) noexcept;
     CachedBlock take_slot(const Request& request) noexcept;
     static Request span_for(const Request& request) noexcept;

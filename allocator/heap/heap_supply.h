@@ -43,7 +43,19 @@ Result<CachedBlock> Heap<Backing>::supply(const Request& request) noexcept {
     if (block.record == nullptr && borrow_from_streams(request.tag)) {
         FROSTLINE_TRY(block, take_again(request));
     }
+    if (block.record == nullptr) {
+        FROSTLINE_TRY(block, take_elsewhere(request));
+    }
     return block;
+}
+
+// Growth at one place keeps what lies idle beside it, and a stitched request what it could have
+// been stitched from. Where that leaves no room, all of it is given up, and any place will do.
+template <HeapBacking Backing>
+Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexcept {
+    if (request.tag != kNoStream) settle(request.tag);
+    if (give_up_idle(UINT64_MAX, false, nullptr).value_or(0) == 0) return CachedBlock{};
+    return take_grown(request);
 }
 
 // Waits, and asks others for room, before it says that there is none.
