@@ -209,8 +209,8 @@ class Heap {
     std::vector<EventRef> events_ahead();
     bool wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept;
     bool close_retired() noexcept;
-    std::uint64_t give_up_idle(std::uint64_t at_most, bool small_only,
-                               const HeapBlock* beside) noexcept;
+    Result<std::uint64_t> give_up_idle(std::uint64_t at_most, bool small_only,
+                                       const HeapBlock* beside) noexcept;
 
     // heap_errors.h
     Error forked() const noexcept;

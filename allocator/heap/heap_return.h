@@ -164,7 +164,8 @@ std::vector<typename Heap<Backing>::EventRef> Heap<Backing>::events_ahead() {
     for (std::size_t i = 1; i <= ledger_.count(); ++i) {
         const auto tag = static_cast<StreamTag>(i);
         mark_freed(tag);
-        if (auto event = ledger_.last_mark(tag); event != nullptr) events.push_back(std::move(event));
+        if (auto event = ledger_.last_mark(tag); event != nullptr)
+            events.push_back(std::move(event));
     }
     return events;
 }
@@ -206,11 +207,11 @@ bool Heap<Backing>::close_retired() noexcept {
 
 // Returns chunks that are free for all to the backing, at most so many, and says how many.
 template <HeapBacking Backing>
-std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
-                                          const HeapBlock* beside) noexcept {
+Result<std::uint64_t> Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
+                                                  const HeapBlock* beside) noexcept {
     std::uint64_t given_up = 0;
     close_retired();
-    if (!retired_.empty()) return 0;  // a window may still show the chunk
+    if (!retired_.empty()) return std::uint64_t{0};  // a window may still show the chunk
     for (HeapSpace* const space : {small_.get(), large_.get()}) {
         if (small_only && space == large_.get()) break;
         while (given_up < at_most) {
@@ -220,9 +221,11 @@ std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only
             const std::uint64_t chunks = std::min(idle->chunks, at_most - given_up);
             idle->address += (idle->chunks - chunks) * space->chunk_bytes();
             idle->chunks = chunks;
-            // Noted first, because that can fail harmlessly. If the backing keeps the memory after
-            // all, it will refuse to put other memory there.
-            if (!space->unback(*idle) || !backing_->unback(idle->address, chunks)) break;
+            HeapBlock* const withdrawn = space->withdraw(*idle);
+            if (withdrawn == nullptr) break;
+            // What the backing does not take stays withdrawn: mapped, and not used again.
+            FROSTLINE_TRY_VOID(backing_->unback(idle->address, chunks));
+            space->unback(*withdrawn);
             given_up += chunks;
         }
     }

@@ -1,5 +1,5 @@
-// Every change keeps the tiling: a block is cut in two or joined with a neighbour, and whatever needs
-// a record takes it before anything changes.
+// Every change keeps the tiling: a block is cut in two or joined with a neighbour, and whatever
+// needs a record takes it before anything changes.
 #include "allocator/heap/heap_space.h"
 
 #include "tiers/check.h"
@@ -195,15 +195,17 @@ std::uint64_t HeapSpace::idle_chunks() const noexcept {
     return chunks;
 }
 
-bool HeapSpace::unback(const Idle& idle) noexcept {
-    const std::uint64_t size_bytes = idle.chunks * chunk_bytes_;
-    HeapBlock* const bare = carve(*idle.block, idle.address, size_bytes);
-    if (bare == nullptr) return false;
-    backed_bytes_ -= size_bytes;
-    bare->kind = HeapBlock::Kind::unbacked;
-    bare->tag = kNoStream;
-    coalesce(*bare);
-    return true;
+HeapBlock* HeapSpace::withdraw(const Idle& idle) noexcept {
+    HeapBlock* const withdrawn = carve(*idle.block, idle.address, idle.chunks * chunk_bytes_);
+    if (withdrawn != nullptr) withdrawn->kind = HeapBlock::Kind::held;
+    return withdrawn;
+}
+
+void HeapSpace::unback(HeapBlock& withdrawn) noexcept {
+    backed_bytes_ -= withdrawn.size_bytes;
+    withdrawn.kind = HeapBlock::Kind::unbacked;
+    withdrawn.tag = kNoStream;
+    coalesce(withdrawn);
 }
 
 HeapBlock* HeapSpace::lend(const Piece& piece) noexcept {

@@ -276,7 +276,8 @@ Result<bool> Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& 
         (small_->idle_chunks() > 0 || (!may_stitch(request) && large_->idle_chunks() > 0))) {
         settle(request.tag);
     }
-    give_up_idle(chunks, may_stitch(request), beside);
+    // Where the backing takes less, there is less room, which is seen below.
+    (void)give_up_idle(chunks, may_stitch(request), beside);
     return backed_bytes() + chunks * chunk_bytes <= capacity_bytes_;
 }
 
@@ -290,7 +291,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
         return !backed && (backed.error().code() == Errc::no_space ||
                            backed.error().code() == Errc::out_of_memory);
     };
-    if (no_more() && give_up_idle(chunks, false, beside) > 0) {
+    if (no_more() && give_up_idle(chunks, false, beside).value_or(0) > 0) {
         backed = backing_->back(address, chunks);
     }
     if (backed) return true;
