@@ -55,7 +55,7 @@ template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexcept {
     if (request.tag != kNoStream) settle(request.tag);
     if (give_up_idle(UINT64_MAX, false, nullptr).value_or(0) == 0) return CachedBlock{};
-    return take_grown(request);
+    return take_again(request);
 }
 
 // Waits, and asks others for room, before it says that there is none.

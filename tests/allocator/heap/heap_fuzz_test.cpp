@@ -99,10 +99,11 @@ class HeapFuzz : public HeapFixture<Backing> {
         if (!block) {
             if (faults_) return clear_faults();
             EXPECT_EQ(block.error().code(), Errc::no_space) << block.error().message();
+            const std::string words = block.error().message();
             // What a trim would have made available must have been there for the request.
             EXPECT_TRUE(heap_->trim(true));
             block = heap_->allocate(size, stream, alignment);
-            EXPECT_FALSE(block) << size << " bytes, aligned to " << alignment;
+            EXPECT_FALSE(block) << size << " bytes, aligned to " << alignment << ", after\n" << words;
             if (!block) return;
         }
         const auto address = reinterpret_cast<std::uint64_t>(*block);
