@@ -26,7 +26,7 @@ class HeapFragmentation : public DeviceHeapFixture {
     static constexpr std::uint64_t kMi = std::uint64_t{1} << 20;
 
     void SetUp() override { make_large(); }
-    void make_large() { make({2 * kMi, 1 << 16, 1 << 14, 1 << 16, 1 << 15}, {}); }
+    void make_large() { make({2 * kMi, 1 << 19, 1 << 14, 1 << 19, 1 << 18}); }
     /// Peak mapped over peak live bytes. Everything that still lives at its end dies with the heap.
     double replay(const TrainingStream& stream) {
         make_large();

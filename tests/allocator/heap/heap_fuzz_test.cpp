@@ -103,7 +103,8 @@ class HeapFuzz : public HeapFixture<Backing> {
             // What a trim would have made available must have been there for the request.
             EXPECT_TRUE(heap_->trim(true));
             block = heap_->allocate(size, stream, alignment);
-            EXPECT_FALSE(block) << size << " bytes, aligned to " << alignment << ", after\n" << words;
+            EXPECT_FALSE(block) << size << " bytes, aligned to " << alignment << ", after\n"
+                                << words;
             if (!block) return;
         }
         const auto address = reinterpret_cast<std::uint64_t>(*block);
