@@ -232,6 +232,39 @@ TEST_F(HeapPressure, WhicheverAllocationOfItsOwnFailsNothingIsLost) {
     }
 }
 
+TEST_F(HeapPressure, ABlockThatNoCacheHasRoomForGoesBackToTheHeap) {
+    std::array<void*, 40> slots{};
+    for (void*& slot : slots) slot = get(1024);
+    {
+        const AllocationFault none(1, true);
+        for (void* const slot : slots) put(slot);
+    }
+    EXPECT_EQ(heap_->statistics().cached, 0U);
+    ASSERT_TRUE(heap_->trim());
+    EXPECT_EQ(heap_->statistics().mapped, 0U);
+}
+
+// Blocks, not slots: those are cached at once.
+TEST_F(HeapPressure, CachingThatWasFollowedByGrowthWaitsTwiceAsLongForTheNext) {
+    constexpr int kPatience = 1 << 14;
+    const auto calls_until_cached = [&] {
+        int calls = 0;
+        while (heap_->statistics().cached == 0 && calls < 8 * kPatience) {
+            put(get(40 * kKi));
+            ++calls;
+        }
+        return calls;
+    };
+    const auto grow = [&] { put(get(heap_->statistics().mapped + kChunk)); };
+    const int first = calls_until_cached();
+    EXPECT_NEAR(first, kPatience, 2);
+    grow();
+    EXPECT_EQ(heap_->statistics().cached, 0U);
+    EXPECT_NEAR(calls_until_cached(), 2 * kPatience, 2);
+    grow();
+    EXPECT_NEAR(calls_until_cached(), 4 * kPatience, 2);
+}
+
 TEST_F(HeapPressure, ABackingWhosePartsAreNoWholeChunksIsRefused) {
     for (const std::uint64_t chunk_bytes : {std::uint64_t{4096}, std::uint64_t{96} << 10}) {
         auto memory = std::make_shared<RecordedMemory>(RecordedMemory::Options{chunk_bytes});

@@ -187,6 +187,23 @@ TEST_F(HeapStreams, AWindowsAddressesStayMappedWhileItsStreamUsesThem) {
     put(gap);
 }
 
+TEST_F(HeapStreams, MemoryThatAWindowStillShowsIsNotTakenAway) {
+    make({kChunk, 64, 16, 64, 4});
+    void* const first = get(2 * kChunk, 1);
+    void* const gap = get(kChunk, 1);
+    put(first);
+    void* const window = get(3 * kChunk, 1);
+    queue(1);
+    put(window);
+    put(get(3 * kChunk, 2));  // the same memory, after the first stream
+    finish(1);
+    // The second stream is known to be done, and the first is not, whose window shows the memory.
+    memory_->refuse(BackingCall::passed, 1);
+    put(get(100 * kKi, 2));
+    EXPECT_EQ(memory_->misuse(), "");
+    put(gap);
+}
+
 TEST_F(HeapStreams, ATrimThatWaitsWaitsForTheBlocksOwnStreamToo) {
     void* const block = get(700 << 10, 1);
     ASSERT_TRUE(heap_->record_stream(block, 2));
