@@ -160,6 +160,7 @@ class Heap {
     void note_birth(CachedBlock block, ThreadCache& cache) noexcept;
     void note_death(CachedBlock block, ThreadCache& cache) noexcept;
     Found find(std::uint64_t address) const noexcept;
+    Found find_surely(std::uint64_t address) const noexcept;
     bool caches(std::uint64_t block_bytes) const noexcept {
         return block_bytes <= kLargestSlot || caches_blocks_.load(std::memory_order_relaxed);
     }
@@ -178,6 +179,7 @@ class Heap {
     void note_supply(const Request& request, bool scarce) noexcept;
     Result<CachedBlock> take_again(const Request& request) noexcept;
     Result<CachedBlock> take_grown(const Request& request) noexcept;
+    Result<CachedBlock> take_elsewhere(const Request& request) noexcept;
     CachedBlock take_free(const Request& request) noexcept;
     CachedBlock take_slot(const Request& request) noexcept;
     static Request span_for(const Request& request) noexcept;
@@ -212,8 +214,8 @@ class Heap {
     std::vector<EventRef> events_ahead();
     bool wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept;
     bool close_retired() noexcept;
-    std::uint64_t give_up_idle(std::uint64_t at_most, bool small_only,
-                               const HeapBlock* beside) noexcept;
+    Result<std::uint64_t> give_up_idle(std::uint64_t at_most, bool small_only,
+                                       const HeapBlock* beside) noexcept;
 
     // heap_errors.h
     Error forked() const noexcept;

@@ -1,6 +1,8 @@
 // Threads come and go; their caches stay with the heap.
 #include "allocator/heap/heap_caches.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <new>
@@ -40,7 +42,8 @@ std::atomic<std::uint64_t> next_number{1};
 
 }  // namespace
 
-HeapCaches::HeapCaches() noexcept : number_(next_number.fetch_add(1, std::memory_order_relaxed)) {}
+HeapCaches::HeapCaches() noexcept
+    : number_(next_number.fetch_add(1, std::memory_order_relaxed)), process_(getpid()) {}
 
 HeapThread* HeapCaches::enter() noexcept {
     if (HeapThreadEnd::ended) return nullptr;
@@ -73,6 +76,9 @@ HeapThread* HeapCaches::enter() noexcept {
 }
 
 void HeapCaches::retire(ThreadCache& cache) noexcept {
+    // In a forked child the lock may be held by a thread that is not there, and nobody wants the
+    // cache.
+    if (getpid() != process_) return;
     const std::lock_guard lock(mutex_);
     spare_.push_back(&cache);
 }

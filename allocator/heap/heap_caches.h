@@ -7,6 +7,8 @@
 #include "allocator/heap/heap_backing.h"
 #include "allocator/heap/thread_cache.h"
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -69,6 +71,7 @@ class HeapCaches : public std::enable_shared_from_this<HeapCaches> {
     void retire(ThreadCache& cache) noexcept;
 
     const std::uint64_t number_;
+    const pid_t process_;
     mutable std::mutex mutex_;  // guards both; taken before a cache's own lock
     std::vector<std::unique_ptr<ThreadCache>> caches_;
     std::vector<ThreadCache*> spare_;  // of threads that ended

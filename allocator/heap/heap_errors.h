@@ -47,8 +47,7 @@ Error Heap<Backing>::no_room(const Request& request) const noexcept {
                  "wait for other streams; {}",
                  options_.name, mib(request.size_bytes), mib(backed_bytes()), mib(capacity_bytes_),
                  mib(free), mib(of_streams), mib(pending_bytes_),
-                 refused_.has_value() ? refused_->message()
-                                      : "free tensors, or raise the budget");
+                 refused_.has_value() ? refused_->message() : "free tensors, or raise the budget");
 }
 
 template <HeapBacking Backing>

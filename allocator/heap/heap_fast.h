@@ -162,6 +162,17 @@ template <HeapBacking Backing>
     return {&block->record, block->size_bytes, nullptr, block};
 }
 
+// A reader may miss an entry of the index that a removal moves just then; under the lock none
+// moves.
+template <HeapBacking Backing>
+typename Heap<Backing>::Found Heap<Backing>::find_surely(std::uint64_t address) const noexcept {
+    const Found found = find(address);
+    if (found.record != nullptr) [[likely]]
+        return found;
+    const std::lock_guard lock(mutex_);
+    return find(address);
+}
+
 // Takes a living allocation out of everybody else's reach. A record may have been reused since it
 // was found, if the caller frees what another thread frees, too: so it is looked at again.
 template <HeapBacking Backing>
@@ -200,7 +211,7 @@ template <HeapBacking Backing>
     if (address == 0) return ok();
     if (fork_guard_->in_child()) [[unlikely]]
         return forked();
-    const Found found = find(address);
+    const Found found = find_surely(address);
     if (found.record == nullptr ||
         (size_bytes != nullptr && found.record->size_bytes != *size_bytes) ||
         !claim(found, address)) [[unlikely]] {

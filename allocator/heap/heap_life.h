@@ -124,7 +124,7 @@ Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noex
     if (block == nullptr || !Backing::kHasStreams) return ok();
     if (fork_guard_->in_child()) return forked();
     const auto address = reinterpret_cast<std::uint64_t>(block);
-    const Found found = find(address);
+    const Found found = find_surely(address);
     if (found.record == nullptr ||
         found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
         return misuse(address, nullptr);
@@ -157,7 +157,7 @@ bool Heap<Backing>::owns(const void* address) const noexcept {
 template <HeapBacking Backing>
 Result<HeapAllocation> Heap<Backing>::describe(const void* block) const {
     const auto address = reinterpret_cast<std::uint64_t>(block);
-    const Found found = find(address);
+    const Found found = find_surely(address);
     if (found.record == nullptr ||
         found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
         return misuse(address, nullptr);
@@ -182,12 +182,13 @@ Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
     std::unique_lock lock(mutex_);
     poll_pending();
     drain_caches();
-    if (wait) wait_for_streams(lock);
+    // Twice, because what others are done with is its own stream's then, whose work may be queued.
+    if (wait && wait_for_streams(lock)) wait_for_streams(lock);
     settle_others(kNoStream);
-    const std::uint64_t before = backed_bytes();
-    give_up_idle(UINT64_MAX, false, nullptr);
+    const Result<std::uint64_t> chunks = give_up_idle(UINT64_MAX, false, nullptr);
     if constexpr (KeepsSpares<Backing>) backing_->release_spare();
-    return before - backed_bytes();
+    if (!chunks) return chunks.error();
+    return *chunks * large_->chunk_bytes();
 }
 
 template <HeapBacking Backing>

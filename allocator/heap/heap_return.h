@@ -205,12 +205,12 @@ bool Heap<Backing>::close_retired() noexcept {
 
 // Returns chunks that are free for all to the backing, at most so many, and says how many.
 template <HeapBacking Backing>
-std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
-                                          const HeapBlock* beside) noexcept {
-    if (options_.keeps_memory) return 0;
+Result<std::uint64_t> Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
+                                                  const HeapBlock* beside) noexcept {
+    if (options_.keeps_memory) return std::uint64_t{0};
     std::uint64_t given_up = 0;
     close_retired();
-    if (!retired_.empty()) return 0;  // a window may still show the chunk
+    if (!retired_.empty()) return std::uint64_t{0};  // a window may still show the chunk
     for (HeapSpace* const space : {small_.get(), large_.get()}) {
         if (small_only && space == large_.get()) break;
         while (given_up < at_most) {
@@ -219,12 +219,12 @@ std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only
             // From its end, so that what is left stays at low addresses.
             const std::uint64_t chunks = std::min(idle->chunks, at_most - given_up);
             idle->address += (idle->chunks - chunks) * space->chunk_bytes();
-            HeapBlock* const block =
-                space->lend({idle->block, idle->address, chunks * space->chunk_bytes()});
-            if (block == nullptr) break;
-            // Where the backing fails, nobody knows what lies there: it stays lent, to nobody.
-            if (!backing_->unback(idle->address, chunks)) break;
-            space->unback(*block);
+            idle->chunks = chunks;
+            HeapBlock* const withdrawn = space->withdraw(*idle);
+            if (withdrawn == nullptr) break;
+            // What the backing does not take stays withdrawn: mapped, and not used again.
+            FROSTLINE_TRY_VOID(backing_->unback(idle->address, chunks));
+            space->unback(*withdrawn);
             if (options_.budget != nullptr) options_.budget->give(chunks * space->chunk_bytes());
             given_up += chunks;
         }

@@ -144,16 +144,23 @@ std::optional<HeapSpace::Growth> HeapSpace::plan_growth(std::uint64_t size_bytes
             return neighbour != nullptr && neighbour->kind == HeapBlock::Kind::free &&
                    neighbour->tag == tag;
         };
-        const std::uint64_t start = round_up(
-            joins(block->previous) ? block->previous->address : block->address, alignment_bytes);
-        const std::uint64_t end = start + size_bytes;
-        if (end > (joins(block->next) ? block->next->end() : block->end())) continue;
-        // A start behind this block's own can only come from an alignment beyond a chunk.
-        const std::uint64_t from = std::max(block->address, round_down(start, chunk_bytes_));
-        const std::uint64_t to = std::min(block->end(), round_up(end, chunk_bytes_));
-        if (from >= to) continue;
-        const std::uint64_t chunks = (to - from) / chunk_bytes_;
-        if (!best.has_value() || chunks < best->chunks) best = Growth{block, from, chunks};
+        const std::uint64_t first =
+            joins(block->previous) ? block->previous->address : block->address;
+        const std::uint64_t last = joins(block->next) ? block->next->end() : block->end();
+        if (last - first < size_bytes) continue;
+        const auto consider = [&](std::uint64_t start) {
+            const std::uint64_t end = start + size_bytes;
+            if (start < first || end > last) return;
+            // A start behind this block's own can only come from an alignment beyond a chunk.
+            const std::uint64_t from = std::max(block->address, round_down(start, chunk_bytes_));
+            const std::uint64_t to = std::min(block->end(), round_up(end, chunk_bytes_));
+            if (from >= to) return;
+            const std::uint64_t chunks = (to - from) / chunk_bytes_;
+            if (!best.has_value() || chunks < best->chunks) best = Growth{block, from, chunks};
+        };
+        // Against what is free to the left, or to the right.
+        consider(round_up(first, alignment_bytes));
+        if (joins(block->next)) consider(round_down(last - size_bytes, alignment_bytes));
     }
     return best;
 }
@@ -188,11 +195,17 @@ std::uint64_t HeapSpace::idle_chunks() const noexcept {
     return chunks;
 }
 
-void HeapSpace::unback(HeapBlock& lent) noexcept {
-    backed_bytes_ -= lent.size_bytes;
-    lent.kind = HeapBlock::Kind::unbacked;
-    lent.tag = kNoStream;
-    coalesce(lent);
+HeapBlock* HeapSpace::withdraw(const Idle& idle) noexcept {
+    HeapBlock* const withdrawn = carve(*idle.block, idle.address, idle.chunks * chunk_bytes_);
+    if (withdrawn != nullptr) withdrawn->kind = HeapBlock::Kind::held;
+    return withdrawn;
+}
+
+void HeapSpace::unback(HeapBlock& withdrawn) noexcept {
+    backed_bytes_ -= withdrawn.size_bytes;
+    withdrawn.kind = HeapBlock::Kind::unbacked;
+    withdrawn.tag = kNoStream;
+    coalesce(withdrawn);
 }
 
 HeapBlock* HeapSpace::lend(const Piece& piece) noexcept {

@@ -77,8 +77,11 @@ class HeapSpace {
     std::optional<Idle> largest_idle(StreamTag tag, const HeapBlock* beside) const noexcept;
     /// Whole chunks that are free, of any tag.
     std::uint64_t idle_chunks() const noexcept;
-    /// The memory of a block that was lent, and is whole chunks, is gone.
-    void unback(HeapBlock& lent) noexcept;
+    /// A held block in place of `idle`, whose memory is to be given back. Null: no memory for
+    /// records.
+    HeapBlock* withdraw(const Idle& idle) noexcept;
+    /// The memory of a block that withdraw() gave is gone. Needs no memory.
+    void unback(HeapBlock& withdrawn) noexcept;
 
     /// A part of the free block `from`.
     struct Piece {

@@ -45,7 +45,20 @@ Result<CachedBlock> Heap<Backing>::supply(const Request& request) noexcept {
     if (block.record == nullptr && borrow_from_streams(request.tag)) {
         FROSTLINE_TRY(block, take_again(request));
     }
+    if (block.record == nullptr) {
+        FROSTLINE_TRY(block, take_elsewhere(request));
+    }
     return block;
+}
+
+// Growth at one place keeps what lies idle beside it, and a stitched request what it could have
+// been stitched from. Where that leaves no room, all of it is given up, and any place will do.
+template <HeapBacking Backing>
+Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexcept {
+    if (request.tag != kNoStream) settle(request.tag);
+    // Asked even if there was nothing left: what was given up for one place may have made another.
+    (void)give_up_idle(UINT64_MAX, false, nullptr);
+    return take_again(request);
 }
 
 // Waits, and asks others for room, before it says that there is none.
@@ -270,7 +283,8 @@ Result<bool> Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& 
         (small_->idle_chunks() > 0 || (!may_stitch(request) && large_->idle_chunks() > 0))) {
         settle(request.tag);
     }
-    give_up_idle(chunks, may_stitch(request), beside);
+    // Where the backing takes less, there is less room, which is seen below.
+    (void)give_up_idle(chunks, may_stitch(request), beside);
     return backed_bytes() + chunks * chunk_bytes <= capacity_bytes_;
 }
 
@@ -293,7 +307,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
         return !backed && (backed.error().code() == Errc::no_space ||
                            backed.error().code() == Errc::out_of_memory);
     };
-    if (no_more() && give_up_idle(chunks, false, beside) > 0) {
+    if (no_more() && give_up_idle(chunks, false, beside).value_or(0) > 0) {
         backed = back_once();
     }
     // What was given up and is not used again here is another heap's to take.

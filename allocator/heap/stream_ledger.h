@@ -12,7 +12,6 @@
 #include <memory>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace frostline {
 
@@ -115,7 +114,7 @@ class StreamLedger {
     Stream& stream(StreamTag tag) noexcept { return streams_[tag - 1U]; }
     const Stream& stream(StreamTag tag) const noexcept { return streams_[tag - 1U]; }
     Backing& backing_;
-    std::vector<Stream> streams_;
+    std::deque<Stream> streams_;  // never moved, which could fail and lose its marks
 };
 
 }  // namespace frostline

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace frostline {
 namespace {
@@ -83,6 +84,11 @@ std::uint64_t AllocationFault::allocations() const {
 }
 bool AllocationFault::struck() const {
     return state.struck;
+}
+
+SparedAllocations::SparedAllocations() : armed_(std::exchange(state.armed, false)) {}
+SparedAllocations::~SparedAllocations() {
+    state.armed = armed_;
 }
 
 }  // namespace frostline

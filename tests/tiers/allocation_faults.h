@@ -22,4 +22,16 @@ class AllocationFault {
     bool struck() const;
 };
 
+/// While it lives, allocations of this thread neither count nor fail: they are a stand-in's own.
+class SparedAllocations {
+   public:
+    SparedAllocations();
+    SparedAllocations(const SparedAllocations&) = delete;
+    SparedAllocations& operator=(const SparedAllocations&) = delete;
+    ~SparedAllocations();
+
+   private:
+    bool armed_;
+};
+
 }  // namespace frostline
