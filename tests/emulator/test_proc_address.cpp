@@ -106,7 +106,7 @@ TEST_F(ProcAddressTest, KnowsEveryExportedSymbol) {
         // The plain name is what stands before the version or the kind of default stream.
         std::string plain = name;
         for (const char* const suffix : {"_ptds", "_ptsz", "_v2", "_v3", "_v4"}) {
-            if (plain.ends_with(suffix)) plain.resize(plain.size() - std::strlen(suffix));
+            if (plain.ends_with(suffix)) plain.erase(plain.size() - std::strlen(suffix));
         }
         for (const int version : kVersions) {
             known.insert(find(plain.c_str(), version));

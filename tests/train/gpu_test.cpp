@@ -60,7 +60,7 @@ TEST_F(GpuTest, RefusesWhatIsNoModuleOrNotThisOne) {
     const auto missing = Gpu::create(*driver_, 0, "no/such/module");
     ASSERT_FALSE(missing);
     EXPECT_NE(std::string(missing.error().message()).find("no/such/module"), std::string::npos);
-    const auto another = Gpu::create(*driver_, 0, FROSTLINE_OLD_FAKE_CUDA);
+    const auto another = Gpu::create(*driver_, 0, FROSTLINE_EMULATOR);
     ASSERT_FALSE(another);
     const auto device = Gpu::create(*driver_, 99, FROSTLINE_TRAIN_MODULE);
     ASSERT_FALSE(device);

@@ -183,7 +183,7 @@ TEST_F(HeapThreads, AChildEndsThoughAnotherThreadWasInTheHeapWhenItWasMade) {
     const auto caches = std::make_shared<HeapCaches>();
     ASSERT_NE(caches->enter(), nullptr);
     int ended = -1;
-    caches->for_each([&](ThreadCache&) {
+    caches->for_each_locked([&](ThreadCache&) {
         // The lock of the list is held by a thread that the child does not have.
         const pid_t child = fork();
         if (child == 0) {
