@@ -31,8 +31,8 @@ constexpr auto kFunctions = std::to_array<std::string_view>({
 
 // For programs that use the table themselves; no manager calls them.
 constexpr auto kNotOfManagers = std::to_array<std::string_view>(
-    {"cuDriverGetVersion", "cuCtxGetCurrent", "cuMemGetInfo", "cuMemAlloc", "cuMemFree",
-     "cuDeviceCanAccessPeer", "cuMemsetD8Async", "cuModuleLoad", "cuModuleUnload",
+    {"cuDriverGetVersion", "cuCtxGetCurrent", "cuCtxSynchronize", "cuMemGetInfo", "cuMemAlloc",
+     "cuMemFree", "cuDeviceCanAccessPeer", "cuMemsetD8Async", "cuModuleLoad", "cuModuleUnload",
      "cuModuleGetFunction", "cuLaunchKernel"});
 
 // Managers call these when the driver registers nothing; one fault among many is not that.
