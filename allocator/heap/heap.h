@@ -93,9 +93,10 @@ class Heap {
     Result<std::uint64_t> trim(bool wait = false) noexcept;
 
     /// Exact while no thread is in a call of this heap, and else within what those calls change.
+    /// Zeros in a forked child.
     HeapStatistics statistics() const noexcept;
 
-    /// What lives, in the order of birth. May throw std::bad_alloc.
+    /// What lives, in the order of birth; nothing in a forked child. May throw std::bad_alloc.
     std::vector<HeapAllocation> live() const;
 
     /// A step begins: a line of the trace.

@@ -193,6 +193,7 @@ Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
 
 template <HeapBacking Backing>
 HeapStatistics Heap<Backing>::statistics() const noexcept {
+    if (fork_guard_->in_child()) return {};
     const std::lock_guard lock(mutex_);
     CacheCounts sum = uncached_.counts;
     const std::int64_t noted = noted_live_bytes_.load(std::memory_order_relaxed);
@@ -228,6 +229,7 @@ HeapStatistics Heap<Backing>::statistics() const noexcept {
 template <HeapBacking Backing>
 std::vector<HeapAllocation> Heap<Backing>::live() const {
     std::vector<HeapAllocation> living;
+    if (fork_guard_->in_child()) return living;
     const auto visit = [&](std::uint64_t address, const AllocationRecord& record) {
         if (record.state.load(std::memory_order_acquire) != AllocationState::live) return;
         living.push_back(allocation(address, record));

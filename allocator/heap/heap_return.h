@@ -6,6 +6,7 @@
 #include "allocator/heap/heap.h"
 
 #include <algorithm>
+#include <new>
 
 namespace frostline {
 
@@ -192,9 +193,13 @@ bool Heap<Backing>::close_retired() noexcept {
     const std::uint64_t chunk_bytes = large_->chunk_bytes();
     std::erase_if(retired_, [&](const Retired& window) {
         if (window.tag != kNoStream && ledger_.settled(window.tag) < window.epoch) return false;
-        // Addresses that could not be unmapped are not used again.
+        // Addresses that could not be unmapped are not used again, nor those that there is no
+        // memory to note.
         if (backing_->unmap_window(window.address, window.chunks)) {
-            windows_->give(window.address - addresses_.windows(), window.chunks * chunk_bytes);
+            try {
+                windows_->give(window.address - addresses_.windows(), window.chunks * chunk_bytes);
+            } catch (const std::bad_alloc&) {
+            }
         }
         window_bytes_ -= window.chunks * chunk_bytes;
         changed = true;
