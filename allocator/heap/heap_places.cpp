@@ -28,7 +28,7 @@ std::string HeapPlaces::text(const Frames& frames) {
         if (frame == nullptr) break;
         Dl_info info{};
         std::string_view object = "?";
-        std::uint64_t offset = reinterpret_cast<std::uint64_t>(frame);
+        auto offset = reinterpret_cast<std::uint64_t>(frame);
         if (dladdr(frame, &info) != 0 && info.dli_fname != nullptr) {
             object = info.dli_fname;
             object.remove_prefix(object.rfind('/') + 1);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <ranges>
 
 namespace frostline {
 namespace {
@@ -179,12 +180,12 @@ std::optional<HeapSpace::Idle> HeapSpace::largest_idle(StreamTag tag,
     std::optional<Idle> best;
     // From the largest block down, until a block is too small to have a longer run.
     Tree& tree = free_[tag]->tree;
-    for (auto block = tree.rbegin(); block != tree.rend(); ++block) {
-        if (best.has_value() && block->size_bytes <= best->chunks * chunk_bytes_) break;
-        const std::uint64_t chunks = whole_chunks(*block);
+    for (HeapBlock& block : std::views::reverse(tree)) {
+        if (best.has_value() && block.size_bytes <= best->chunks * chunk_bytes_) break;
+        const std::uint64_t chunks = whole_chunks(block);
         if (chunks == 0 || (best.has_value() && chunks <= best->chunks)) continue;
-        if (beside != nullptr && (block->next == beside || block->previous == beside)) continue;
-        best = Idle{&*block, round_up(block->address, chunk_bytes_), chunks};
+        if (beside != nullptr && (block.next == beside || block.previous == beside)) continue;
+        best = Idle{&block, round_up(block.address, chunk_bytes_), chunks};
     }
     return best;
 }

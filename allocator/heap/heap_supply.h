@@ -6,6 +6,7 @@
 #include "allocator/heap/heap.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace frostline {
 
@@ -190,8 +191,8 @@ bool Heap<Backing>::may_stitch(const Request& request) const noexcept {
 // are cut from its end, because what is left of it keeps its start.
 template <HeapBacking Backing>
 bool Heap<Backing>::lend(const StitchPlan& plan, HeapBlock& window) noexcept {
-    for (auto piece = plan.pieces.rbegin(); piece != plan.pieces.rend(); ++piece) {
-        HeapBlock* const lent = large_->lend(*piece);
+    for (const HeapSpace::Piece& piece : std::views::reverse(plan.pieces)) {
+        HeapBlock* const lent = large_->lend(piece);
         if (lent == nullptr) return false;
         lent->chain = window.chain;
         window.chain = lent;
