@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <new>
-#include <ranges>
 
 namespace frostline {
 namespace {
@@ -180,7 +179,8 @@ std::optional<HeapSpace::Idle> HeapSpace::largest_idle(StreamTag tag,
     std::optional<Idle> best;
     // From the largest block down, until a block is too small to have a longer run.
     Tree& tree = free_[tag]->tree;
-    for (HeapBlock& block : std::views::reverse(tree)) {
+    for (auto next = tree.end(); next != tree.begin();) {
+        HeapBlock& block = *--next;
         if (best.has_value() && block.size_bytes <= best->chunks * chunk_bytes_) break;
         const std::uint64_t chunks = whole_chunks(block);
         if (chunks == 0 || (best.has_value() && chunks <= best->chunks)) continue;

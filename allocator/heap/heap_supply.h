@@ -6,7 +6,6 @@
 #include "allocator/heap/heap.h"
 
 #include <algorithm>
-#include <ranges>
 
 namespace frostline {
 
@@ -191,8 +190,8 @@ bool Heap<Backing>::may_stitch(const Request& request) const noexcept {
 // are cut from its end, because what is left of it keeps its start.
 template <HeapBacking Backing>
 bool Heap<Backing>::lend(const StitchPlan& plan, HeapBlock& window) noexcept {
-    for (const HeapSpace::Piece& piece : std::views::reverse(plan.pieces)) {
-        HeapBlock* const lent = large_->lend(piece);
+    for (std::size_t i = plan.pieces.size(); i > 0; --i) {
+        HeapBlock* const lent = large_->lend(plan.pieces[i - 1]);
         if (lent == nullptr) return false;
         lent->chain = window.chain;
         window.chain = lent;
