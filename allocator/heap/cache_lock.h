@@ -2,7 +2,8 @@
 // The owner pays two plain stores and a load. What a store and a load of one thread lack to be seen
 // by others in that order, the others bring about: between saying that they want the lock and
 // looking whether the owner has it, they have the kernel put a barrier into every thread of the
-// process (membarrier). Where the kernel does not do that, the owner has a fence in the lock.
+// process (membarrier). Where the kernel does not do that, the owner takes part in the single order
+// of sequentially consistent operations, which all of the others' are.
 //
 // Rule: after the barrier, either the owner's store is seen, and the others wait for it, or the
 // owner's next load sees that the lock is wanted, and the owner waits.
@@ -21,20 +22,21 @@ void process_barrier() noexcept;
 
 class CacheLock {
    public:
-    /// `fenced`: the owner's fence replaces the kernel's barrier.
-    explicit CacheLock(bool fenced = !has_process_barrier()) noexcept : fenced_(fenced) {}
+    /// `ordered`: the owner's stores are ordered by itself, and need no barrier of the kernel's.
+    explicit CacheLock(bool ordered = !has_process_barrier()) noexcept : ordered_(ordered) {}
     CacheLock(const CacheLock&) = delete;
     CacheLock& operator=(const CacheLock&) = delete;
 
     /// By the owner, who does not have it. Budget: 2 ns.
     void lock() noexcept {
         for (;;) {
-            held_.store(true, std::memory_order_relaxed);
-            if (fenced_) [[unlikely]] {
-                std::atomic_thread_fence(std::memory_order_seq_cst);
+            if (ordered_) [[unlikely]] {
+                held_.store(true, std::memory_order_seq_cst);
+            } else {
+                held_.store(true, std::memory_order_relaxed);
+                std::atomic_signal_fence(std::memory_order_seq_cst);
             }
-            std::atomic_signal_fence(std::memory_order_seq_cst);
-            if (!wanted_.load(std::memory_order_acquire)) [[likely]]
+            if (!wanted_.load(std::memory_order_seq_cst)) [[likely]]
                 return;
             held_.store(false, std::memory_order_release);
             wait_until_unwanted();
@@ -53,7 +55,7 @@ class CacheLock {
 
     std::atomic<bool> held_{false};
     std::atomic<bool> wanted_{false};
-    const bool fenced_;
+    const bool ordered_;
 };
 
 }  // namespace frostline

@@ -1,5 +1,5 @@
 // The lock of a thread's cache: its owner and others never hold it at once, with the kernel's
-// barrier and with a fence in its place.
+// barrier and without.
 #include "allocator/heap/cache_lock.h"
 
 #include <gtest/gtest.h>
@@ -49,8 +49,8 @@ TEST_P(CacheLockTest, TheOwnerTakesItAgainAfterOthersHadIt) {
     lock.unlock();
 }
 
-std::string words(const testing::TestParamInfo<bool>& fenced) {
-    return fenced.param ? "WithAFence" : "WithTheKernelsBarrier";
+std::string words(const testing::TestParamInfo<bool>& ordered) {
+    return ordered.param ? "OrderedByItself" : "WithTheKernelsBarrier";
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, CacheLockTest, testing::Bool(), words);
