@@ -69,7 +69,7 @@ std::vector<Row> million_steps() {
     std::uint64_t mapped_at_half = 0;
     for (std::size_t tenth = 0; tenth < kTenths; ++tenth) {
         const double time = seconds([&] { steps.run(kSteps / kTenths); });
-        const double ns = time * 1e9 / (kSteps / kTenths);
+        const double ns = time * 1e9 * kTenths / kSteps;
         fmt::print("tenth {:>2} of {} random steps: {:.0f} ns a step, {} MiB mapped\n", tenth + 1,
                    kSteps, ns, heap->statistics().mapped / kMib);
         (tenth < kTenths / 2 ? early : late).push_back(ns);

@@ -4,6 +4,7 @@
 #include "tiers/file_descriptor.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +14,12 @@ namespace frostline {
 
 Result<void> write_trace_file(const std::string& path, std::string_view text) {
     const SystemCalls& calls = SystemCalls::real();
+    // What is put in place would replace a device, a pipe or a link, and not be written to it.
+    struct stat there {};
+    if (lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+        return Error(Errc::invalid_argument, 0,
+                     "trace file '{}': is not a regular file; name another place", path);
+    }
     std::string beside = path + ".XXXXXX";
     const int fd = calls.mkostemp(beside.data(), O_CLOEXEC);
     if (fd < 0) return system_error(errno, "trace file '{}': cannot be created", path);

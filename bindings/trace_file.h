@@ -10,7 +10,8 @@
 namespace frostline {
 
 /// Writes the text to a new file (mode 0600), or over a regular file of the same name; whole or
-/// not at all. Links are not followed. Errors: not_found, permission, no_space, io.
+/// not at all. Errors: invalid_argument (something else has that name: a link, a device, a folder),
+/// not_found, permission, no_space, io.
 FROSTLINE_API Result<void> write_trace_file(const std::string& path, std::string_view text);
 
 }  // namespace frostline

@@ -25,7 +25,7 @@ class AddressIndex {
     static constexpr unsigned kUnitBits = 36;
     static constexpr std::uint64_t kReach = ((std::uint64_t{1} << kUnitBits) - 1) * kUnitBytes;
     /// Values are at most this.
-    static constexpr std::uint32_t kMostValue = (std::uint32_t{1} << 28) - 2;
+    static constexpr std::uint32_t kMostValue = (std::uint32_t{1} << 28) - 1;
 
     explicit AddressIndex(std::uint64_t base_address) noexcept : base_address_(base_address) {}
 

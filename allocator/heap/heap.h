@@ -37,6 +37,7 @@
 #include "allocator/tensor_id.h"
 #include "tiers/free_extents.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -227,6 +228,11 @@ class Heap {
     Error explain(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
     std::string story(std::uint64_t address) const noexcept;
 
+    // Twice as much at a time, because reserve() takes no more than it is asked for.
+    template <class Element>
+    static void make_room(std::vector<Element>& list, std::size_t elements) {
+        if (list.capacity() < elements) list.reserve(std::max(elements, 2 * list.capacity()));
+    }
     std::uint64_t free_bytes_of(StreamTag tag) const noexcept {
         return large_->free_bytes(tag) + small_->free_bytes(tag);
     }

@@ -53,16 +53,24 @@ class HeapCaches : public std::enable_shared_from_this<HeapCaches> {
     HeapThread* enter() noexcept;
 
     /// Calls `visit` with each cache, of whatever thread, while its thread is kept from it; the
-    /// caller holds no cache's lock. One barrier serves for all caches.
+    /// caller holds no cache's lock. One barrier serves for all caches; all threads are kept from
+    /// theirs until the last was visited, so that what is read there is of one moment.
     template <class Visit>
     void for_each_locked(Visit&& visit) const {
         const std::lock_guard lock(mutex_);
+        // Gives all of them back, whatever `visit` throws.
+        struct Wanted {
+            const std::vector<std::unique_ptr<ThreadCache>>& caches;
+            ~Wanted() {
+                for (const auto& cache : caches) cache->lock.give_back();
+            }
+        };
         for (const auto& cache : caches_) cache->lock.want();
+        const Wanted wanted{caches_};
         process_barrier();
         for (const auto& cache : caches_) {
             cache->lock.wait_for_owner();
             visit(*cache);
-            cache->lock.give_back();
         }
     }
 

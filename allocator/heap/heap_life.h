@@ -74,8 +74,13 @@ Heap<Backing>::~Heap() {
     for (std::size_t i = 1; i <= ledger_.count(); ++i) {
         (void)ledger_.mark(static_cast<StreamTag>(i));  // behind the work of what still lives, too
     }
-    std::unique_lock lock(mutex_);
-    wait_for_streams(lock);
+    // One after the other, because a list of them might find no memory.
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        const EventRef last = ledger_.last_mark(static_cast<StreamTag>(i));
+        if (last != nullptr) (void)backing_->wait(*last);
+    }
+    const std::lock_guard lock(mutex_);
+    settle_others(kNoStream);
     for (const auto& [address, window] : open_windows_) {
         const std::uint64_t bytes = window->end() - address;
         (void)backing_->unmap_window(address,
@@ -102,14 +107,14 @@ void Heap<Backing>::tell_leaks() const noexcept {
 
 template <HeapBacking Backing>
 void Heap<Backing>::begin_step() noexcept {
-    if (!options_.traced) return;
+    if (!options_.traced || fork_guard_->in_child()) return;
     const std::lock_guard lock(mutex_);
     trace_.add(uncached_.events, {0, 0, 0, HeapEvent::Kind::step});
 }
 
 template <HeapBacking Backing>
 std::string Heap<Backing>::trace() const {
-    if (!options_.traced) return {};
+    if (!options_.traced || fork_guard_->in_child()) return {};
     std::vector<std::vector<HeapEvent>> lists;
     {
         const std::lock_guard lock(mutex_);
@@ -134,7 +139,7 @@ Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noex
     if (tag == found.record->stream) return ok();
     try {
         // Room for what happens when the block is freed, which must not fail.
-        pending_.reserve(pending_.size() + elsewhere_.size() + 1);
+        make_room(pending_, pending_.size() + elsewhere_.size() + 1);
         Pending& pending = elsewhere_[found.record];
         std::vector<StreamTag>& streams = pending.unmarked;
         if (std::find(streams.begin(), streams.end(), tag) == streams.end()) {
@@ -156,6 +161,7 @@ bool Heap<Backing>::owns(const void* address) const noexcept {
 
 template <HeapBacking Backing>
 Result<HeapAllocation> Heap<Backing>::describe(const void* block) const {
+    if (fork_guard_->in_child()) return forked();
     const auto address = reinterpret_cast<std::uint64_t>(block);
     const Found found = find_surely(address);
     if (found.record == nullptr ||

@@ -73,14 +73,16 @@ void Heap<Backing>::mark_pending(Pending& pending) noexcept {
 
 template <HeapBacking Backing>
 bool Heap<Backing>::poll_pending() noexcept {
+    if (pending_.empty()) return false;
     bool changed = false;
+    for (Pending& pending : pending_) mark_pending(pending);
+    // Each stream is asked once, however many blocks wait for it; one in trouble settles nothing.
+    for (std::size_t i = 1; i <= ledger_.count(); ++i)
+        (void)ledger_.poll(static_cast<StreamTag>(i));
     for (std::size_t i = 0; i < pending_.size();) {
         Pending& pending = pending_[i];
-        mark_pending(pending);
-        std::erase_if(pending.waits, [&](const auto& wait) {
-            return ledger_.poll(wait.first).has_value() &&
-                   ledger_.settled(wait.first) >= wait.second;
-        });
+        std::erase_if(pending.waits,
+                      [&](const auto& wait) { return ledger_.settled(wait.first) >= wait.second; });
         if (!pending.waits.empty() || !pending.unmarked.empty()) {
             ++i;
             continue;
@@ -137,6 +139,8 @@ bool Heap<Backing>::settle_others(StreamTag tag) noexcept {
     for (std::size_t i = 1; i <= ledger_.count(); ++i) {
         if (i != tag) changed |= settle(static_cast<StreamTag>(i));
     }
+    // Its own memory is the stream's at once, but not the addresses of its windows.
+    if (tag != kNoStream && !retired_.empty() && mark_freed(tag)) (void)ledger_.poll(tag);
     close_retired();
     return changed;
 }

@@ -40,7 +40,8 @@ struct HeapAllocation {
     std::string place;  ///< where it was allocated, if the heap's options say `debug`
 };
 
-/// A line for each allocation: its number, id, size, age and place. May throw std::bad_alloc.
+/// A line for each allocation, up to a thousand: its number, id, size, age and place; and the sum
+/// of all. May throw std::bad_alloc.
 std::string leak_report(std::string_view heap, std::span<const HeapAllocation> living);
 
 }  // namespace frostline

@@ -212,7 +212,7 @@ bool Heap<Backing>::open_window(const StitchPlan& plan, HeapBlock& window) noexc
         if (!place.has_value()) return false;
         const std::uint64_t address = addresses_.windows() + *place;
         window.address = address + plan.offset_bytes;
-        retired_.reserve(retired_.size() + open_windows_.size() + 1);
+        make_room(retired_, retired_.size() + open_windows_.size() + 1);
         const auto entry = open_windows_.emplace(address, &window).first;
         windows_->take_at(*place, size_bytes);
         if (backing_->map_window(address, homes)) {

@@ -11,9 +11,9 @@
 namespace frostline {
 namespace {
 
-// 32 GiB is what 32-bit numbers of 8 bytes can name. A process with a limit on its address space
+// What the 28-bit numbers of an AddressIndex can name. A process with a limit on its address space
 // gets less.
-constexpr std::size_t kMostBytes = std::size_t{32} << 30;
+constexpr std::size_t kMostBytes = std::size_t{16} << 30;
 constexpr std::size_t kLeastBytes = std::size_t{16} << 20;
 
 std::size_t units(std::size_t size_bytes) noexcept {

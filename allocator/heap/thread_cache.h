@@ -32,9 +32,10 @@ class CacheKey {
     CacheKey(std::uint64_t block_bytes, StreamTag tag) noexcept
         : word_(std::uint64_t{tag} << 48 | block_bytes) {}
     std::uint64_t block_bytes() const noexcept { return word_ & kMostBytes; }
-    /// Consecutive sizes, and powers of two, spread over `count` bins, a power of two.
+    /// Sizes and streams spread over `count` bins, a power of two up to 256: by the product's
+    /// highest bits, which depend on all of the word.
     std::size_t bin(std::size_t count) const noexcept {
-        return static_cast<std::size_t>((word_ * 0x9E3779B97F4A7C15U) >> 40) & (count - 1);
+        return static_cast<std::size_t>((word_ * 0x9E3779B97F4A7C15U) >> 56) & (count - 1);
     }
     friend bool operator==(const CacheKey&, const CacheKey&) = default;
 

@@ -75,7 +75,9 @@ Result<std::unique_ptr<DeviceHeap>> TorchDevice::make_heap(const std::string& na
                                                            bool keeps_memory) {
     DeviceHeapOptions options;
     options.context = context_;
-    options.capacity_bytes = budget_.limit_bytes();
+    // A pool may need all that the budget allows later; the budget itself limits them together.
+    options.capacity_bytes =
+        heap_ == nullptr ? budget_.limit_bytes() : heap_->backing().capacity_bytes();
     options.chunk_bytes = settings_.chunk_bytes;
     options.peers = peers_;
     options.heap.name = name;
@@ -196,9 +198,12 @@ frostline_torch_statistics TorchDevice::statistics() const noexcept {
     all.allocations = allocations_.read();
     all.allocated_bytes = allocated_bytes_.read();
     const std::uint64_t used = budget_.used_bytes();
-    const std::uint64_t taken =
-        budget_.taken_bytes() - taken_before_reset_.load(std::memory_order_relaxed);
-    all.reserved_bytes = {used, budget_.peak_bytes(), taken, taken > used ? taken - used : 0};
+    const std::uint64_t taken_ever = budget_.taken_bytes();
+    const std::uint64_t taken = taken_ever - taken_before_reset_.load(std::memory_order_relaxed);
+    const std::uint64_t freed_ever = taken_ever > used ? taken_ever - used : 0;
+    const std::uint64_t freed_before = freed_before_reset_.load(std::memory_order_relaxed);
+    all.reserved_bytes = {used, budget_.peak_bytes(), taken,
+                          freed_ever > freed_before ? freed_ever - freed_before : 0};
     all.retries = retries_.load(std::memory_order_relaxed);
     all.out_of_memory = out_of_memory_.load(std::memory_order_relaxed);
     all.budget_bytes = budget_.limit_bytes();
@@ -224,7 +229,10 @@ void TorchDevice::reset_peaks() noexcept {
 void TorchDevice::reset_accumulated() noexcept {
     allocations_.reset_accumulated();
     allocated_bytes_.reset_accumulated();
-    taken_before_reset_.store(budget_.taken_bytes(), std::memory_order_relaxed);
+    const std::uint64_t taken = budget_.taken_bytes();
+    const std::uint64_t used = budget_.used_bytes();
+    taken_before_reset_.store(taken, std::memory_order_relaxed);
+    freed_before_reset_.store(taken > used ? taken - used : 0, std::memory_order_relaxed);
     retries_.store(0, std::memory_order_relaxed);
     out_of_memory_.store(0, std::memory_order_relaxed);
 }

@@ -159,7 +159,8 @@ TEST_F(PoolTest, WhatIsAboutToBeFreedIsWaitedForWhenRoomIsShort) {
 TEST_F(PoolTest, PoolsAreMadeAndDestroyed) {
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = 0;
     CUmemoryPool pool = nullptr;
     ASSERT_CUDA_OK(cuMemPoolCreate(&pool, &properties));
     CUdeviceptr memory = 0;

@@ -150,7 +150,8 @@ TEST_F(VirtualMemoryTest, AccessIsSetAgainAfterEveryMap) {
     ASSERT_CUDA_OK(cuMemUnmap(space_, kGranule));
     ASSERT_CUDA_OK(cuMemMap(space_, kGranule, 0, handle_, 0));
     unsigned long long flags = 99;
-    const CUmemLocation device{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    CUmemLocation device{};
+    device.type = CU_MEM_LOCATION_TYPE_DEVICE;
     ASSERT_CUDA_OK(cuMemGetAccess(&flags, &device, space_));
     EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
     ASSERT_CUDA_OK(cuMemsetD8(space_, 1, 10));
@@ -238,7 +239,8 @@ TEST_F(VirtualMemoryTest, CapacityIsTheDevices) {
 TEST_F(VirtualMemoryTest, HostMemoryByNumaNodeCostsTheDeviceNothing) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}};
+    properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    properties.location.id = 0;
     const std::size_t before = free_bytes();
     CUmemGenericAllocationHandle handle = 0;
     ASSERT_CUDA_OK(cuMemCreate(&handle, 128 * kMiB, &properties, 0));

@@ -45,6 +45,8 @@ class DeviceMemory : public HeapHandle {
         return DeviceMemory(*heap);
     }
 
+    /// Streams must outlive the heap, which asks them how far they have come. In a program that is
+    /// built with a per-thread default stream, null is not that stream: name streams there.
     /// `size_bytes` for work on `stream` (null: the legacy default stream), at a multiple of
     /// `alignment_bytes`, a power of two of at most 2 MiB. Null for no bytes. When the block is
     /// freed, work on that stream may still be queued. Failures: NO_SPACE, INVALID_ARGUMENT (the

@@ -52,7 +52,8 @@ FROSTLINE_EXPORT frostline_status frostline_heap_close(frostline_heap* heap);
  * (INVALID_ARGUMENT), the per-thread default stream among them, since it is another one on each
  * thread, and for host memory any but NULL (UNSUPPORTED). The content is undefined. No bytes: OK,
  * and *block is NULL. NO_SPACE says where the memory is; everything that is kept for reuse has been
- * given up before. */
+ * given up before. A stream must live as long as the heap, which asks it how far it has come:
+ * destroy it after frostline_heap_close(). */
 FROSTLINE_EXPORT frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
                                                        size_t alignment_bytes, void* stream,
                                                        void** block);
@@ -90,7 +91,7 @@ typedef struct frostline_heap_stats {
     uint64_t live_bytes;       /* handed out, as asked for */
     uint64_t live_block_bytes; /* handed out, with what rounding adds */
     uint64_t live_blocks;      /* how many */
-    uint64_t peak_live_bytes;  /* to within 1 MiB for each thread */
+    uint64_t peak_live_bytes;  /* exact for one thread; see docs/heaps.md */
     uint64_t cached_bytes;     /* kept by threads */
     uint64_t free_bytes;       /* free, and mapped */
     uint64_t pending_bytes;    /* freed, while other streams are not known to be done */

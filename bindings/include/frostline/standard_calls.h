@@ -26,7 +26,9 @@ inline void* allocate_or_throw(frostline_heap* heap, std::size_t size_bytes,
 /// program, for which there is no other way to be told: one line on standard error.
 inline void free_or_report(frostline_heap* heap, void* block, std::size_t size_bytes) noexcept {
     const std::size_t some_bytes = size_bytes == 0 ? 1 : size_bytes;
-    if (frostline_heap_free_sized(heap, block, some_bytes) != FROSTLINE_OK) {
+    const frostline_status status = frostline_heap_free_sized(heap, block, some_bytes);
+    // A forked child's copies of containers go with the child, and are nobody's fault.
+    if (status != FROSTLINE_OK && status != FROSTLINE_BUSY) {
         std::fprintf(stderr, "frostline: not freed: %s\n", frostline_last_error());
     }
 }

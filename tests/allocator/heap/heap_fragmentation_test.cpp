@@ -112,9 +112,9 @@ TEST_F(HeapFragmentation, OtherTrainingStepsMapAtMostATenthMoreThanLives) {
 
 TEST_F(HeapFragmentation, AMillionRandomStepsNeitherGrowNorSlowDown) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    constexpr std::size_t kSteps = 50'000;
+    constexpr std::size_t steps = 50'000;
 #else
-    const std::size_t kSteps = std::getenv("FROSTLINE_SOAK") != nullptr ? 10'000'000 : 1'000'000;
+    const std::size_t steps = std::getenv("FROSTLINE_SOAK") != nullptr ? 10'000'000 : 1'000'000;
 #endif
     constexpr std::uint64_t kLive = 512 * kMi;
     auto random = random_stream(531);
@@ -125,7 +125,7 @@ TEST_F(HeapFragmentation, AMillionRandomStepsNeitherGrowNorSlowDown) {
     std::vector<double> occupancy;  // mapped over live, at each tenth's end
     for (std::size_t tenth = 0; tenth < 10; ++tenth) {
         const auto begun = std::chrono::steady_clock::now();
-        for (std::size_t i = 0; i < kSteps / 10; ++i) {
+        for (std::size_t i = 0; i < steps / 10; ++i) {
             const std::uint64_t size =
                 between(random, 512, std::uint64_t{1} << between(random, 10, 24));
             while (live + size > kLive) {
@@ -145,8 +145,8 @@ TEST_F(HeapFragmentation, AMillionRandomStepsNeitherGrowNorSlowDown) {
     const double most =
         static_cast<double>(heap_->statistics().peak_mapped) / static_cast<double>(peak);
     std::printf("%zu steps: peak mapped over peak live %.4f; ns a step %.0f, at the end %.0f\n",
-                kSteps, most, seconds[1] * 1e10 / static_cast<double>(kSteps),
-                seconds.back() * 1e10 / static_cast<double>(kSteps));
+                steps, most, seconds[1] * 1e10 / static_cast<double>(steps),
+                seconds.back() * 1e10 / static_cast<double>(steps));
     EXPECT_LE(most, 1.2);
     EXPECT_LE(occupancy.back(), occupancy[1] * 1.05);
     // Others use the machine, too: the better of two tenths, and a generous factor.

@@ -48,7 +48,7 @@ class SpaceAndModel {
         std::vector<Run> found;
         for (std::uint64_t i = 0; i < kUnits; ++i) {
             if (!belongs(units[i])) continue;
-            if (found.empty() || found.back().second != i) found.push_back({i, i});
+            if (found.empty() || found.back().second != i) found.emplace_back(i, i);
             found.back().second = i + 1;
         }
         return found;
@@ -162,7 +162,7 @@ class SpaceAndModel {
         std::vector<Run> backed;
         space->for_each_backed([&](std::uint64_t address, std::uint64_t size) {
             const std::uint64_t from = (address - kStart) / kUnit;
-            backed.push_back({from, from + size / kUnit});
+            backed.emplace_back(from, from + size / kUnit);
         });
         ASSERT_EQ(backed, runs([](const Unit& unit) { return unit.is != Is::unbacked; }));
         std::size_t count = 0;
