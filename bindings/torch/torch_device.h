@@ -17,6 +17,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace frostline {
@@ -66,6 +67,7 @@ class TorchDevice {
 
    private:
     using PoolRef = std::shared_ptr<TorchPool>;
+    using PoolUse = std::pair<PoolRef, std::uint64_t>;  // and how often it had been begun
 
     TorchDevice(std::shared_ptr<CudaContext> context, const TorchSettings& settings,
                 std::uint64_t memory_bytes);
@@ -79,6 +81,8 @@ class TorchDevice {
     Result<void*> allocate_from(TorchPool* pool, std::uint64_t size_bytes,
                                 CUstream stream) noexcept;
     std::uint64_t end_unused_pools() noexcept;
+    std::vector<PoolUse> unused_pools() const;
+    static bool is_unused(const TorchPool& pool) noexcept;
     Error with_pools(const Error& error) const noexcept;
 
     const std::shared_ptr<CudaContext> context_;

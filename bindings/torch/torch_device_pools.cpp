@@ -82,6 +82,7 @@ Result<void> TorchDevice::begin_pool(TorchPoolId id,
         }
         routes_.push_back({*found, std::move(filter)});
         ++(*found)->uses;
+        ++(*found)->begun;
         route_count_.store(routes_.size(), std::memory_order_release);
         return ok();
     } catch (const std::bad_alloc&) {
@@ -112,26 +113,55 @@ Result<void> TorchDevice::release_pool(TorchPoolId id) noexcept {
     return ok();
 }
 
-// Bytes that were mapped. A pool that is begun again while it waits here is used again.
+// Bytes that were mapped. The device is waited for without the lock, because what it runs may free
+// a block of a pool; a pool that is begun meanwhile is used again.
 std::uint64_t TorchDevice::end_unused_pools() noexcept {
     if (pool_count_.load(std::memory_order_acquire) == 0) return 0;
-    const std::lock_guard lock(mutex_);
-    const auto unused = [](const PoolRef& pool) {
-        return pool->uses == 0 && pool->live.load(std::memory_order_relaxed) == 0;
-    };
-    if (std::none_of(pools_.begin(), pools_.end(), unused)) return 0;
-    // A replay of what was recorded there may still run. While anything is captured the driver
-    // refuses to wait, and then they stay.
-    const auto idle = context_->run([&] {
-        const CudaDriver& driver = context_->driver();
-        return driver.check("cuCtxSynchronize", driver.cuCtxSynchronize());
-    });
-    if (!idle) return 0;
-    const std::uint64_t before = budget_.used_bytes();
-    std::erase_if(pools_, unused);
-    pool_count_.store(pools_.size(), std::memory_order_release);
-    const std::uint64_t after = budget_.used_bytes();
-    return before > after ? before - after : 0;
+    try {
+        std::vector<PoolUse> unused = unused_pools();
+        if (unused.empty()) return 0;
+        // A replay of what was recorded there may still run. If the driver refuses to wait, they
+        // stay.
+        const auto idle = context_->run([&] {
+            const CudaDriver& driver = context_->driver();
+            return driver.check("cuCtxSynchronize", driver.cuCtxSynchronize());
+        });
+        if (!idle) return 0;
+        std::vector<PoolRef> ending;  // ends without the lock, too
+        ending.reserve(unused.size());
+        {
+            const std::lock_guard lock(mutex_);
+            for (const auto& [pool, begun] : unused) {
+                if (pool->begun != begun || !is_unused(*pool)) continue;
+                std::erase(pools_, pool);
+                ending.push_back(pool);
+            }
+            pool_count_.store(pools_.size(), std::memory_order_release);
+        }
+        const std::uint64_t before = budget_.used_bytes();
+        unused.clear();
+        ending.clear();
+        const std::uint64_t after = budget_.used_bytes();
+        return before > after ? before - after : 0;
+    } catch (const std::bad_alloc&) {
+        return 0;  // they stay for another time
+    }
+}
+
+// None while any is begun: somebody captures a graph then, which waiting for the device would
+// spoil.
+std::vector<TorchDevice::PoolUse> TorchDevice::unused_pools() const {
+    const std::shared_lock lock(mutex_);
+    std::vector<PoolUse> unused;
+    if (!routes_.empty()) return unused;
+    for (const PoolRef& pool : pools_) {
+        if (is_unused(*pool)) unused.emplace_back(pool, pool->begun);
+    }
+    return unused;
+}
+
+bool TorchDevice::is_unused(const TorchPool& pool) noexcept {
+    return pool.uses == 0 && pool.live.load(std::memory_order_relaxed) == 0;
 }
 
 }  // namespace frostline

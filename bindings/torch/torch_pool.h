@@ -21,6 +21,7 @@ struct TorchPool {
     TorchPoolId id;
     std::string name;                        ///< of its heap, in messages
     std::uint64_t uses = 0;                  ///< begins less releases; under the device's lock
+    std::uint64_t begun = 0;                 ///< how often; under the device's lock
     std::atomic<std::uint64_t> live{0};      ///< blocks
     std::atomic<DeviceHeap*> heap{nullptr};  ///< `owner`'s, once it is made
     std::unique_ptr<DeviceHeap> owner;       ///< set once, under the device's lock
