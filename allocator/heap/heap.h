@@ -186,6 +186,7 @@ class Heap {
     CachedBlock take_slot(const Request& request) noexcept;
     static Request span_for(const Request& request) noexcept;
     HeapBlock* take_block(const Request& request) noexcept;
+    HeapBlock* take_block_of(HeapSpace& space, const Request& request) noexcept;
     CachedBlock take_stitched(const Request& request) noexcept;
     CachedBlock enter(HeapBlock& block) noexcept;
     bool may_stitch(const Request& request) const noexcept;

@@ -42,10 +42,11 @@ Error Heap<Backing>::no_room(const Request& request) const noexcept {
     const std::uint64_t free =
         large_->free_bytes() + small_->free_bytes() + spans_->free_bytes() - of_streams;
     return Error(Errc::no_space, 0,
-                 "{}: no room for {:.2f} MiB: {:.2f} of {:.2f} MiB are mapped, of which {:.2f} are "
-                 "free but not in one piece, {:.2f} belong to streams that take no event, {:.2f} "
+                 "{}: no room for {} bytes: {:.2f} of {:.2f} MiB are mapped, of which {:.2f} are "
+                 "free but in no piece that is large enough, {:.2f} belong to streams that take no "
+                 "event, {:.2f} "
                  "wait for other streams; {}",
-                 options_.name, mib(request.size_bytes), mib(backed_bytes()), mib(capacity_bytes_),
+                 options_.name, request.size_bytes, mib(backed_bytes()), mib(capacity_bytes_),
                  mib(free), mib(of_streams), mib(pending_bytes_),
                  refused_.has_value() ? refused_->message() : "free tensors, or raise the budget");
 }

@@ -58,7 +58,12 @@ Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexce
     if (request.tag != kNoStream) settle(request.tag);
     // Asked even if there was nothing left: what was given up for one place may have made another.
     (void)give_up_idle(UINT64_MAX, false, nullptr);
-    return take_again(request);
+    FROSTLINE_TRY(const CachedBlock block, take_again(request));
+    if (block.record != nullptr) return block;
+    // Small and large blocks keep apart while there is room for both.
+    HeapSpace& other = request.block_bytes <= kMostSmallBytes ? *large_ : *small_;
+    HeapBlock* const guest = take_block_of(other, request);
+    return guest == nullptr ? CachedBlock{} : enter(*guest);
 }
 
 // Waits, and asks others for room, before it says that there is none.
@@ -133,7 +138,11 @@ typename Heap<Backing>::Request Heap<Backing>::span_for(const Request& request) 
 
 template <HeapBacking Backing>
 HeapBlock* Heap<Backing>::take_block(const Request& request) noexcept {
-    HeapSpace& space = space_for(request.block_bytes);
+    return take_block_of(space_for(request.block_bytes), request);
+}
+
+template <HeapBacking Backing>
+HeapBlock* Heap<Backing>::take_block_of(HeapSpace& space, const Request& request) noexcept {
     const auto take = [&] {
         return space.take(request.block_bytes, request.alignment_bytes, request.tag);
     };

@@ -56,6 +56,20 @@ class HeapPressure : public DeviceHeapFixture {
     }
 };
 
+TEST_F(HeapPressure, SmallAndLargeBlocksShareAChunkWhenThereIsNoOther) {
+    for (const auto& [first, second] : {std::pair<std::uint64_t, std::uint64_t>{100, kChunk / 2},
+                                        {kChunk / 2, 100},
+                                        {kChunk / 2, 100'000}}) {
+        make({kChunk, 16, 16, 16, 1});
+        void* const a = get(first);
+        void* const b = get(second);
+        heap_->check();
+        put(a);
+        put(b);
+        EXPECT_EQ(heap_->trim(true).value_or(0), kChunk);
+    }
+}
+
 TEST_F(HeapPressure, ATrimGivesBackAllThatNobodyUsesAndNothingElse) {
     make({kChunk, 256, 64, 512, 128});
     std::vector<void*> kept;
@@ -125,7 +139,7 @@ TEST_F(HeapPressure, ARefusalSaysWhereTheMemoryIs) {
     put(pending);
     const auto refused = heap_->allocate(9 * kChunk, 1);
     ASSERT_FALSE(refused);
-    EXPECT_THAT(refused.error().message(), HasSubstr("no room for 2.25 MiB"));
+    EXPECT_THAT(refused.error().message(), HasSubstr("no room for 2359296 bytes"));
     EXPECT_THAT(refused.error().message(), HasSubstr("of 4.00 MiB are mapped"));
     EXPECT_THAT(refused.error().message(), HasSubstr("1.00 wait for other streams"));
     EXPECT_THAT(refused.error().message(), HasSubstr("free tensors, or raise the budget"));
