@@ -119,9 +119,13 @@ class Heap {
     // What an address names: a slot of a span, or a block.
     struct Found {
         AllocationRecord* record = nullptr;
-        std::uint64_t block_bytes = 0;
         HeapSpan* span = nullptr;
         HeapBlock* block = nullptr;
+
+        /// For whoever claimed the record: a block may be cut and joined while it is nobody's.
+        std::uint64_t block_bytes() const noexcept {
+            return span != nullptr ? span->slot_bytes() : block->size_bytes;
+        }
     };
     struct Request {
         std::uint64_t size_bytes = 0;

@@ -154,12 +154,12 @@ template <HeapBacking Backing>
     if (HeapSpan* const span = spans_->span_at(address); span != nullptr) {
         const auto slot = span->slot_at(address);
         if (!slot.has_value()) return {};
-        return {&span->record(*slot), span->slot_bytes(), span, nullptr};
+        return {&span->record(*slot), span, nullptr};
     }
     const std::uint32_t number = index_.find(address);
     if (number == AddressIndex::kNone) return {};
     auto* const block = static_cast<HeapBlock*>(records_->at(number * kNumbersInARecord));
-    return {&block->record, block->size_bytes, nullptr, block};
+    return {&block->record, nullptr, block};
 }
 
 // A reader may miss an entry of the index that a removal moves just then; under the lock none
@@ -212,25 +212,28 @@ template <HeapBacking Backing>
     if (fork_guard_->in_child()) [[unlikely]]
         return forked();
     const Found found = find_surely(address);
-    if (found.record == nullptr ||
-        (size_bytes != nullptr && found.record->size_bytes != *size_bytes) ||
-        !claim(found, address)) [[unlikely]] {
+    if (found.record == nullptr || !claim(found, address)) [[unlikely]] {
         return misuse(address, size_bytes);
     }
     AllocationRecord& record = *found.record;
+    if (size_bytes != nullptr && record.size_bytes != *size_bytes) [[unlikely]] {
+        record.state.store(AllocationState::live, std::memory_order_release);
+        return misuse(address, size_bytes);
+    }
+    const std::uint64_t block_bytes = found.block_bytes();
     HeapThread* thread = caches_->find();
     if (thread == nullptr) [[unlikely]]
         thread = caches_->enter();
     const CachedBlock block{address, &record};
     if (thread == nullptr || record.used_elsewhere.load(std::memory_order_relaxed) ||
-        !caches(found.block_bytes)) [[unlikely]] {
-        end_life_slowly(block, found.block_bytes, thread);
+        !caches(block_bytes)) [[unlikely]] {
+        end_life_slowly(block, block_bytes, thread);
         return ok();
     }
     ThreadCache& cache = *thread->cache;
-    const CacheKey key(found.block_bytes, record.stream);
+    const CacheKey key(block_bytes, record.stream);
     cache.lock.lock();
-    count_death(block, found.block_bytes, cache);
+    count_death(block, block_bytes, cache);
     if (cache.push(key, block)) [[likely]] {
         cache.lock.unlock();
         return ok();

@@ -56,7 +56,7 @@ void Heap<Backing>::wait_elsewhere(CachedBlock block) noexcept {
     pending_.push_back(std::move(streams->second));  // record_stream() made room
     elsewhere_.erase(streams);
     pending_.back().block = block;
-    pending_bytes_ += find(block.address).block_bytes;
+    pending_bytes_ += find(block.address).block_bytes();
     mark_pending(pending_.back());
 }
 
@@ -87,7 +87,7 @@ bool Heap<Backing>::poll_pending() noexcept {
             ++i;
             continue;
         }
-        pending_bytes_ -= find(pending.block.address).block_bytes;
+        pending_bytes_ -= find(pending.block.address).block_bytes();
         accept(pending.block);
         std::swap(pending, pending_.back());
         pending_.pop_back();
