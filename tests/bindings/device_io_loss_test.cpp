@@ -47,10 +47,11 @@ TEST_F(DeviceIoLossTest, WhatWasNeverCopiedIsAnErrorAndNotOldBytes) {
             StreamGate gate(stream);
             id = manager.put_device(address(memory), kMi, stream);
             ASSERT_TRUE(id->has_value()) << id->error().message();
-            gpu_->plant_fault("cuEventQuery", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+            // Waits first: whoever's query fails goes on to wait at once.
             for (unsigned nth = 1; nth <= 4; ++nth) {
                 gpu_->plant_fault("cuEventSynchronize", nth, CUDA_ERROR_ILLEGAL_ADDRESS);
             }
+            gpu_->plant_fault("cuEventQuery", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
             while (!*manager.source_read(**id)) std::this_thread::yield();
         }
         // A device that failed copies no more; this one only said so, and does.
