@@ -61,7 +61,7 @@ class DeviceScenario : public testing::Test {
     }
 
     EnvironmentVariable driver_{"FROSTLINE_CUDA_DRIVER", FROSTLINE_EMULATOR};
-    EmulatedGpu gpu_{"memory=64MiB,devices=2,granularity=4KiB,latency_us=3000"};
+    EmulatedGpu gpu_{"memory=64MiB,devices=2,granularity=4KiB,latency_us=10000"};
     ScratchFolder folder_{ScratchFolder::On::memory};
     std::optional<Manager> manager_;
 };
