@@ -164,9 +164,11 @@ class Heap {
     void note_peak(CacheCounts& counts) noexcept;
     void tell_peak(CacheCounts& counts) noexcept;
     void note_birth(CachedBlock block, ThreadCache& cache) noexcept;
+    void note(CachedBlock block, HeapEvent::Kind kind, ThreadCache& cache) noexcept;
     void note_death(CachedBlock block, ThreadCache& cache) noexcept;
     Found find(std::uint64_t address) const noexcept;
     Found find_surely(std::uint64_t address) const noexcept;
+    Result<Found> find_living(const void* block) const noexcept;
     bool caches(std::uint64_t block_bytes) const noexcept {
         return block_bytes <= kLargestSlot || caches_blocks_.load(std::memory_order_relaxed);
     }
@@ -201,8 +203,8 @@ class Heap {
     HeapSpace& space_for(std::uint64_t block_bytes) noexcept {
         return block_bytes <= kMostSmallBytes ? *small_ : *large_;
     }
-    Result<bool> make_allowance(std::uint64_t chunks, const Request& request,
-                                const HeapBlock* beside) noexcept;
+    bool make_allowance(std::uint64_t chunks, const Request& request,
+                        const HeapBlock* beside) noexcept;
     Result<bool> back(std::uint64_t address, std::uint64_t chunks,
                       const HeapBlock* beside) noexcept;
     bool ask_for_room(const Request& request) noexcept;
@@ -210,9 +212,12 @@ class Heap {
     // heap_return.h: all under mutex_
     void accept(CachedBlock block) noexcept;
     void take_back(HeapBlock& block, StreamTag tag) noexcept;
+    void take_back_pieces(const HeapBlock& window, StreamTag tag) noexcept;
+    static Retired mappings_of(const HeapBlock& window, std::uint64_t chunk_bytes) noexcept;
+    void refund(std::uint64_t size_bytes) noexcept;
     void wait_elsewhere(CachedBlock block) noexcept;
     void mark_pending(Pending& pending) noexcept;
-    bool poll_pending() noexcept;
+    void poll_pending() noexcept;
     bool drain_caches() noexcept;
     bool settle_others(StreamTag tag) noexcept;
     bool settle(StreamTag tag) noexcept;
@@ -220,7 +225,7 @@ class Heap {
     bool borrow_from_streams(StreamTag tag) noexcept;
     std::vector<EventRef> events_ahead();
     bool wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept;
-    bool close_retired() noexcept;
+    void close_retired() noexcept;
     Result<std::uint64_t> give_up_idle(std::uint64_t at_most, bool small_only,
                                        const HeapBlock* beside) noexcept;
 

@@ -105,24 +105,25 @@ template <HeapBacking Backing>
     note_peak(counts);
 }
 
-// A thread holds the cache's lock for both, and the block is nobody else's. The frames of the
-// caller begin behind this function, the one that serves the request and the public one.
+// A thread holds the cache's lock for both, and the block is nobody else's. They are not inlined,
+// so that the caller's frames begin behind them.
 template <HeapBacking Backing>
-void Heap<Backing>::note_birth(CachedBlock block, ThreadCache& cache) noexcept {
-    const std::uint64_t number = HeapClock::number_in(block.record->birth);
-    if (options_.traced) {
-        trace_.add(cache.events, {0, number, block.record->size_bytes, HeapEvent::Kind::birth});
-    }
+[[gnu::noinline]] void Heap<Backing>::note_birth(CachedBlock block, ThreadCache& cache) noexcept {
+    note(block, HeapEvent::Kind::birth, cache);
     if (places_ != nullptr) places_->born(block.address, HeapPlaces::here(kOwnFrames));
 }
 
 template <HeapBacking Backing>
 [[gnu::noinline]] void Heap<Backing>::note_death(CachedBlock block, ThreadCache& cache) noexcept {
-    const std::uint64_t number = HeapClock::number_in(block.record->birth);
-    if (options_.traced) {
-        trace_.add(cache.events, {0, number, block.record->size_bytes, HeapEvent::Kind::death});
-    }
+    note(block, HeapEvent::Kind::death, cache);
     if (places_ != nullptr) places_->died(block.address, HeapPlaces::here(kOwnFrames));
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::note(CachedBlock block, HeapEvent::Kind kind, ThreadCache& cache) noexcept {
+    if (!options_.traced) return;
+    const std::uint64_t number = HeapClock::number_in(block.record->birth);
+    trace_.add(cache.events, {0, number, block.record->size_bytes, kind});
 }
 
 // Threads tell the heap of what they hold in steps, so that the sum's peak costs them nothing. What

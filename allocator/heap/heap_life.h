@@ -82,14 +82,12 @@ Heap<Backing>::~Heap() {
     const std::lock_guard lock(mutex_);
     settle_others(kNoStream);
     for (const auto& [address, window] : open_windows_) {
-        const std::uint64_t bytes = window->end() - address;
-        (void)backing_->unmap_window(address,
-                                     (bytes + large_->chunk_bytes() - 1) / large_->chunk_bytes());
+        (void)backing_->unmap_window(address, mappings_of(*window, large_->chunk_bytes()).chunks);
     }
     for (const HeapSpace* const space : {large_.get(), small_.get()}) {
         space->for_each_backed([&](std::uint64_t address, std::uint64_t size_bytes) {
             (void)backing_->unback(address, size_bytes / space->chunk_bytes());
-            if (options_.budget != nullptr) options_.budget->give(size_bytes);
+            refund(size_bytes);
         });
     }
 }
@@ -124,9 +122,9 @@ std::string Heap<Backing>::trace() const {
     return HeapTrace::text(lists);
 }
 
+// For calls that leave the block alive: whoever makes one must keep others from freeing it.
 template <HeapBacking Backing>
-Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noexcept {
-    if (block == nullptr || !Backing::kHasStreams) return ok();
+Result<typename Heap<Backing>::Found> Heap<Backing>::find_living(const void* block) const noexcept {
     if (fork_guard_->in_child()) return forked();
     const auto address = reinterpret_cast<std::uint64_t>(block);
     const Found found = find_surely(address);
@@ -134,6 +132,13 @@ Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noex
         found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
         return misuse(address, nullptr);
     }
+    return found;
+}
+
+template <HeapBacking Backing>
+Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noexcept {
+    if (block == nullptr || !Backing::kHasStreams) return ok();
+    FROSTLINE_TRY(const Found found, find_living(block));
     const std::lock_guard lock(mutex_);
     FROSTLINE_TRY(const StreamTag tag, admit(stream));
     if (tag == found.record->stream) return ok();
@@ -161,14 +166,8 @@ bool Heap<Backing>::owns(const void* address) const noexcept {
 
 template <HeapBacking Backing>
 Result<HeapAllocation> Heap<Backing>::describe(const void* block) const {
-    if (fork_guard_->in_child()) return forked();
-    const auto address = reinterpret_cast<std::uint64_t>(block);
-    const Found found = find_surely(address);
-    if (found.record == nullptr ||
-        found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
-        return misuse(address, nullptr);
-    }
-    return allocation(address, *found.record);
+    FROSTLINE_TRY(const Found found, find_living(block));
+    return allocation(reinterpret_cast<std::uint64_t>(block), *found.record);
 }
 
 template <HeapBacking Backing>

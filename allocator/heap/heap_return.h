@@ -33,19 +33,32 @@ void Heap<Backing>::take_back(HeapBlock& block, StreamTag tag) noexcept {
         (block.address < addresses_.small() ? large_ : small_)->give(block, tag, epoch);
         return;
     }
-    for (HeapBlock* piece = block.chain; piece != nullptr;) {
-        HeapBlock* const next = piece->chain;
-        large_->give(*piece, tag, epoch);
-        piece = next;
-    }
     // Its pieces serve other blocks of the stream at once; its addresses stay mapped until the
     // stream's work is done.
-    const std::uint64_t chunk_bytes = large_->chunk_bytes();
-    const std::uint64_t start = block.address / chunk_bytes * chunk_bytes;
-    const std::uint64_t chunks = (block.end() - start + chunk_bytes - 1) / chunk_bytes;
-    open_windows_.erase(start);
+    take_back_pieces(block, tag);
+    Retired window = mappings_of(block, large_->chunk_bytes());
+    window.tag = tag;
+    window.epoch = epoch;
+    open_windows_.erase(window.address);
     large_->drop_window(block);
-    retired_.push_back({start, chunks, tag, epoch});  // open_window() made room
+    retired_.push_back(window);  // open_window() made room
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::take_back_pieces(const HeapBlock& window, StreamTag tag) noexcept {
+    for (HeapBlock* piece = window.chain; piece != nullptr;) {
+        HeapBlock* const next = piece->chain;
+        large_->give(*piece, tag, ledger_.epoch(tag));
+        piece = next;
+    }
+}
+
+// Whole chunks, where a window may begin and end within one.
+template <HeapBacking Backing>
+typename Heap<Backing>::Retired Heap<Backing>::mappings_of(const HeapBlock& window,
+                                                           std::uint64_t chunk_bytes) noexcept {
+    const std::uint64_t start = window.address / chunk_bytes * chunk_bytes;
+    return {start, (window.end() - start + chunk_bytes - 1) / chunk_bytes};
 }
 
 template <HeapBacking Backing>
@@ -72,9 +85,8 @@ void Heap<Backing>::mark_pending(Pending& pending) noexcept {
 }
 
 template <HeapBacking Backing>
-bool Heap<Backing>::poll_pending() noexcept {
-    if (pending_.empty()) return false;
-    bool changed = false;
+void Heap<Backing>::poll_pending() noexcept {
+    if (pending_.empty()) return;
     for (Pending& pending : pending_) mark_pending(pending);
     // Each stream is asked once, however many blocks wait for it; one in trouble settles nothing.
     for (std::size_t i = 1; i <= ledger_.count(); ++i)
@@ -91,9 +103,7 @@ bool Heap<Backing>::poll_pending() noexcept {
         accept(pending.block);
         std::swap(pending, pending_.back());
         pending_.pop_back();
-        changed = true;
     }
-    return changed;
 }
 
 template <HeapBacking Backing>
@@ -192,8 +202,7 @@ bool Heap<Backing>::wait_for_streams(std::unique_lock<std::mutex>& lock) noexcep
 }
 
 template <HeapBacking Backing>
-bool Heap<Backing>::close_retired() noexcept {
-    bool changed = false;
+void Heap<Backing>::close_retired() noexcept {
     const std::uint64_t chunk_bytes = large_->chunk_bytes();
     std::erase_if(retired_, [&](const Retired& window) {
         if (window.tag != kNoStream && ledger_.settled(window.tag) < window.epoch) return false;
@@ -206,10 +215,14 @@ bool Heap<Backing>::close_retired() noexcept {
             }
         }
         window_bytes_ -= window.chunks * chunk_bytes;
-        changed = true;
         return true;
     });
-    return changed;
+}
+
+// What the backing has taken back is no longer this heap's part of a shared budget.
+template <HeapBacking Backing>
+void Heap<Backing>::refund(std::uint64_t size_bytes) noexcept {
+    if (options_.budget != nullptr) options_.budget->give(size_bytes);
 }
 
 // Returns chunks that are free for all to the backing, at most so many, and says how many.
@@ -234,7 +247,7 @@ Result<std::uint64_t> Heap<Backing>::give_up_idle(std::uint64_t at_most, bool sm
             // What the backing does not take stays withdrawn: mapped, and not used again.
             FROSTLINE_TRY_VOID(backing_->unback(idle->address, chunks));
             space->unback(*withdrawn);
-            if (options_.budget != nullptr) options_.budget->give(chunks * space->chunk_bytes());
+            refund(chunks * space->chunk_bytes());
             given_up += chunks;
         }
     }

@@ -177,11 +177,7 @@ CachedBlock Heap<Backing>::take_stitched(const Request& request) noexcept {
         window->size_bytes = request.block_bytes;
         window->tag = request.tag;
         if (lend(*plan, *window) && open_window(*plan, *window)) return enter(*window);
-        for (HeapBlock* piece = window->chain; piece != nullptr;) {
-            HeapBlock* const next = piece->chain;
-            large_->give(*piece, request.tag, ledger_.epoch(request.tag));
-            piece = next;
-        }
+        take_back_pieces(*window, request.tag);
         large_->drop_window(*window);
     }
     return {};
@@ -266,27 +262,23 @@ Result<bool> Heap<Backing>::grow(const Request& request) noexcept {
         growth = space.plan_growth(chunks * space.chunk_bytes(), space.chunk_bytes(), kNoStream);
         if (!growth.has_value()) return false;
     }
-    FROSTLINE_TRY(const bool allowed, make_allowance(growth->chunks, request, growth->unbacked));
-    if (!allowed) return false;
+    if (!make_allowance(growth->chunks, request, growth->unbacked)) return false;
     FROSTLINE_TRY(const bool backed, back(growth->address, growth->chunks, growth->unbacked));
     if (!backed) return false;
     if (!space.back(*growth, request.tag)) {
         FROSTLINE_TRY_VOID(backing_->unback(growth->address, growth->chunks));
-        if (options_.budget != nullptr) {
-            options_.budget->give(growth->chunks * large_->chunk_bytes());
-        }
+        refund(growth->chunks * large_->chunk_bytes());
         return out_of_records();
     }
     peak_backed_bytes_ = std::max(peak_backed_bytes_, backed_bytes());
     return true;
 }
 
-// Chunks that lie idle elsewhere are given up first, so that the same memory serves here: those
-// that are free for all in any case, and those of streams when the budget asks for it. Where the
-// request is to be stitched from them, only as the budget asks.
+// Chunks that lie idle elsewhere are given up first, so that the same memory serves here. Large
+// ones are not where the request may be stitched from them.
 template <HeapBacking Backing>
-Result<bool> Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
-                                           const HeapBlock* beside) noexcept {
+bool Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
+                                   const HeapBlock* beside) noexcept {
     const std::uint64_t chunk_bytes = large_->chunk_bytes();
     if (request.tag != kNoStream &&
         (small_->idle_chunks() > 0 || (!may_stitch(request) && large_->idle_chunks() > 0))) {
@@ -308,7 +300,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
             return Error(Errc::no_space, 0, "the budget that {} shares is used up", options_.name);
         }
         auto done = backing_->back(address, chunks);
-        if (!done && options_.budget != nullptr) options_.budget->give(size_bytes);
+        if (!done) refund(size_bytes);
         return done;
     };
     Result<void> backed = back_once();
