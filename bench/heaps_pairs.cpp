@@ -15,6 +15,7 @@
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -166,31 +167,43 @@ double processor_s() {
 }
 
 ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned threads) {
-    std::latch ready(threads + 1);
+    std::latch ready(threads);
     std::mutex mutex;
     std::string failure;  // under mutex
-    std::vector<double> spent(threads);
+    using Clock = std::chrono::steady_clock;
+    struct Run {
+        Clock::time_point start, end;
+        double processor_s = 0;
+    };
+    std::vector<Run> runs(threads);
     std::vector<std::thread> running;
     for (unsigned i = 0; i < threads; ++i) {
         running.emplace_back([&, i] {
             Batch batch(Order::shuffled);
             ready.arrive_and_wait();
             try {
-                const double start = processor_s();
+                Run run{Clock::now(), {}, -processor_s()};
                 (void)batches_ns(batch, heap, size_bytes, kThreadRounds);
-                spent[i] = processor_s() - start;
+                run.processor_s += processor_s();
+                run.end = Clock::now();
+                runs[i] = run;
             } catch (const std::exception& error) {
                 const std::lock_guard lock(mutex);
                 failure = error.what();
             }
         });
     }
-    ready.arrive_and_wait();
-    const double wall_s = seconds([&] {
-        for (std::thread& thread : running) thread.join();
-    });
+    for (std::thread& thread : running) thread.join();
     if (!failure.empty()) throw std::runtime_error(failure);
-    return {wall_s, std::accumulate(spent.begin(), spent.end(), 0.0) / threads};
+    // From the first start to the last end, by the threads' own clocks: whoever starts them may be
+    // late itself, and would miss what they did until then.
+    Run all = runs.front();
+    for (const Run& run : std::span(runs).subspan(1)) {
+        all.start = std::min(all.start, run.start);
+        all.end = std::max(all.end, run.end);
+        all.processor_s += run.processor_s;
+    }
+    return {std::chrono::duration<double>(all.end - all.start).count(), all.processor_s / threads};
 }
 
 void add_thread_rows(std::vector<Row>& rows, const HeapMachine& machine, const Size& size) {
