@@ -17,6 +17,14 @@ def error_lines(done):
     return [line for line in done.stderr.splitlines() if line.startswith("demo: ")]
 
 
+def wait_for_pmem_file(demo, folder, pattern):
+    """Until the offloaded child is at work."""
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert time.monotonic() < deadline and demo.poll() is None
+        time.sleep(0.05)
+
+
 def test_a_run_without_fault_passes(run_tiny, tmp_path):
     done = run_tiny()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -64,10 +72,7 @@ def test_interrupting_leaves_nothing_behind(tmp_path, number):
         stderr=subprocess.STDOUT,
         text=True,
     )
-    deadline = time.monotonic() + 120
-    while not list(work.glob("*/*.pmem")):  # until the offloaded child is at work
-        assert time.monotonic() < deadline and demo.poll() is None
-        time.sleep(0.05)
+    wait_for_pmem_file(demo, work, "*/*.pmem")
     demo.send_signal(number)
     output, _ = demo.communicate(timeout=60)
     assert demo.returncode == 130
@@ -87,10 +92,7 @@ def test_what_a_killed_demo_left_is_removed_by_the_next(run_tiny, tmp_path):
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("frostline-demo-*.pmem")):  # until the offloaded child is at work
-        assert time.monotonic() < deadline and demo.poll() is None
-        time.sleep(0.05)
+    wait_for_pmem_file(demo, tmp_path, "frostline-demo-*.pmem")
     beside = run_tiny("", "--pmem-dir", tmp_path)
     assert beside.returncode == 0, beside.stdout + beside.stderr
     assert len(list(work.iterdir())) == 2, "the demo that lives keeps its directory"

@@ -8,21 +8,19 @@ streams. Exits 77 with a reason where it cannot run, and 1 if something is not a
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
+
+from training_run import CONTEXT, HEADS, missing_gpu, missing_module, parser
 
 # Before CUDA starts: without it cuBLAS may add in another order each time.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 WARM_UP = 2
-HEADS, CONTEXT = 8, 256
 MIB = 1 << 20
 
 
@@ -147,24 +145,17 @@ def run_way(way):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--way", choices=("default", "frostline"), help="one allocator only")
-    for name, default in (("layers", 12), ("width", 768), ("batch", 32), ("steps", 9)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    arguments = parser.parse_args()
-    for module, what in (("torch", "PyTorch"), ("frostline", "Python module of Frostline")):
-        if importlib.util.find_spec(module) is None:
-            print(f"there is no {what} here")
-            return 77
+    options = parser(__doc__)
+    options.add_argument("--way", choices=("default", "frostline"), help="one allocator only")
+    arguments = options.parse_args()
+    if missing := missing_module():
+        print(missing)
+        return 77
     if arguments.way:
         one_way(arguments)
         return 0
-    import torch
-
-    if arguments.device.startswith("cuda") and not torch.cuda.is_available():
-        print("this PyTorch has no CUDA, or finds no GPU")
+    if missing := missing_gpu(arguments.device):
+        print(missing)
         return 77
     ways = {way: run_way(way) for way in ("default", "frostline")}
     identical = ways["frostline"].pop("losses") == ways["default"].pop("losses")

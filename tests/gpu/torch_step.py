@@ -7,21 +7,19 @@ where it cannot run, and 1 if losses differ.
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import json
 import os
 import statistics
 import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
+
+from training_run import CONTEXT, HEADS, missing_gpu, missing_module, parser
 
 # Before CUDA starts: without it cuBLAS may add in another order each time.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 WARM_UP = 2
-HEADS, CONTEXT = 8, 256
 
 
 class Way:
@@ -109,21 +107,16 @@ def measure(torch, frostline, arguments):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--dram", default="16GiB", help="budget of frostline.offload")
-    for name, default in (("layers", 12), ("width", 768), ("batch", 32), ("steps", 9)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    arguments = parser.parse_args()
-    for module, what in (("torch", "PyTorch"), ("frostline", "Python module of Frostline")):
-        if importlib.util.find_spec(module) is None:
-            print(f"there is no {what} here")
-            return 77
+    options = parser(__doc__)
+    options.add_argument("--dram", default="16GiB", help="budget of frostline.offload")
+    arguments = options.parse_args()
+    if missing := missing_module():
+        print(missing)
+        return 77
     import torch
 
-    if arguments.device.startswith("cuda") and not torch.cuda.is_available():
-        print("this PyTorch has no CUDA, or finds no GPU")
+    if missing := missing_gpu(arguments.device):
+        print(missing)
         return 77
     import frostline
 
