@@ -138,10 +138,11 @@ Result<DeviceChunk> DeviceChunks::make(std::uint64_t size_bytes) {
 
 // One of the largest: few large ones go sooner than many small ones.
 bool DeviceChunks::give_up_one() noexcept {
-    for (auto kept = kept_.rbegin(); kept != kept_.rend(); ++kept) {
-        if (kept->second.empty()) continue;
-        const DeviceChunk chunk = kept->second.back();
-        kept->second.pop_back();
+    for (auto next = kept_.end(); next != kept_.begin();) {
+        std::vector<DeviceChunk>& kept = (--next)->second;
+        if (kept.empty()) continue;
+        const DeviceChunk chunk = kept.back();
+        kept.pop_back();
         kept_bytes_ -= chunk.size_bytes;
         destroy(chunk);
         return true;

@@ -53,6 +53,7 @@ FROSTLINE_EXPORTED CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr* address, std::s
     });
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): the driver's own signature
 FROSTLINE_EXPORTED CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* address, std::size_t bytes,
                                                       unsigned) {
     static Function& self = Function::named(__func__, Needs::context, InCapture::unsafe);

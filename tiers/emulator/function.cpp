@@ -37,7 +37,7 @@ bool is_exported(std::string_view name) {
 }
 
 FunctionTable& FunctionTable::instance() {
-    static FunctionTable* const table = new FunctionTable;
+    static auto* const table = new FunctionTable;
     return *table;
 }
 

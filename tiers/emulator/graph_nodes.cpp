@@ -1,5 +1,6 @@
 // Nodes that a program adds to a graph itself. What a node says is checked and copied when it is
 // added, as a launch's is.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): cuda.h's own name
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

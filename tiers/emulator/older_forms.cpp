@@ -1,6 +1,7 @@
 // Earlier forms of functions that still exist under their first names, for programs that were
 // written for an older CUDA. Each does what the current form does with what it can say. The define
 // makes cuda.h declare all forms, and rename none.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): cuda.h's own name
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

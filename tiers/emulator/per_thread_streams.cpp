@@ -1,5 +1,6 @@
 // The entry points of the per-thread default stream: each does what the function of its name does,
 // with the thread's own stream in the place of the legacy one.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): cuda.h's own name
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

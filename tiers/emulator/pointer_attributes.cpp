@@ -10,6 +10,7 @@ namespace {
 
 template <class Value>
 CUresult give(void* place, Value value) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer its own bytes are wanted
     std::memcpy(place, &value, sizeof(value));
     return CUDA_SUCCESS;
 }
