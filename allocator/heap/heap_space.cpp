@@ -31,11 +31,13 @@ Result<std::unique_ptr<HeapSpace>> HeapSpace::create(const Options& options) noe
     if (space->first_ == nullptr) return refused;
     space->first_->address = options.address;
     space->first_->size_bytes = options.size_bytes;
+    space->insert(*space->first_);
     return space;
 }
 
 HeapSpace::~HeapSpace() {
     for (const std::unique_ptr<Free>& free : free_) free->tree.clear();
+    unbacked_.clear();
     for (HeapBlock* block = first_; block != nullptr;) {
         HeapBlock* const next = block->next;
         drop_block(*block);
@@ -138,8 +140,8 @@ std::optional<HeapSpace::Growth> HeapSpace::plan_growth(std::uint64_t size_bytes
                                                         std::uint64_t alignment_bytes,
                                                         StreamTag tag) const noexcept {
     std::optional<Growth> best;
-    for (HeapBlock* block = first_; block != nullptr; block = block->next) {
-        if (block->kind != HeapBlock::Kind::unbacked) continue;
+    for (HeapBlock& unbacked : unbacked_) {
+        HeapBlock* const block = &unbacked;
         const auto joins = [&](const HeapBlock* neighbour) {
             return neighbour != nullptr && neighbour->kind == HeapBlock::Kind::free &&
                    neighbour->tag == tag;
@@ -206,7 +208,7 @@ void HeapSpace::unback(HeapBlock& withdrawn) noexcept {
     backed_bytes_ -= withdrawn.size_bytes;
     withdrawn.kind = HeapBlock::Kind::unbacked;
     withdrawn.tag = kNoStream;
-    coalesce(withdrawn);
+    insert(*coalesce(withdrawn));
 }
 
 HeapBlock* HeapSpace::lend(const Piece& piece) noexcept {
@@ -215,11 +217,11 @@ HeapBlock* HeapSpace::lend(const Piece& piece) noexcept {
     return lent;
 }
 
-// What is left to the left and to the right of the part keeps the block's kind.
+// Of a block that is free or unbacked; what is left to the left and to the right of the part stays
+// that.
 HeapBlock* HeapSpace::carve(HeapBlock& block, std::uint64_t address,
                             std::uint64_t size_bytes) noexcept {
-    const bool is_free = block.kind == HeapBlock::Kind::free;
-    if (is_free) remove(block);
+    remove(block);
     HeapBlock* part = &block;
     if (address > block.address) part = cut(block, address);
     HeapBlock* rest = nullptr;
@@ -230,7 +232,6 @@ HeapBlock* HeapSpace::carve(HeapBlock& block, std::uint64_t address,
             part = nullptr;
         }
     }
-    if (!is_free) return part;
     if (part != &block) insert(block);
     if (rest != nullptr) insert(*rest);
     return part;
@@ -257,15 +258,14 @@ HeapBlock* HeapSpace::coalesce(HeapBlock& block) noexcept {
     const auto joins = [&](const HeapBlock* neighbour) {
         return neighbour != nullptr && neighbour->kind == block.kind && neighbour->tag == block.tag;
     };
-    const bool is_free = block.kind == HeapBlock::Kind::free;
     if (HeapBlock* const next = block.next; joins(next)) {
-        if (is_free) remove(*next);
+        remove(*next);
         absorb_next(block);
         drop_block(*next);
     }
     HeapBlock* const previous = block.previous;
     if (!joins(previous)) return &block;
-    if (is_free) remove(*previous);
+    remove(*previous);
     absorb_next(*previous);
     drop_block(block);
     return previous;
@@ -280,6 +280,10 @@ void HeapSpace::absorb_next(HeapBlock& block) noexcept {
 }
 
 void HeapSpace::insert(HeapBlock& block) noexcept {
+    if (block.kind == HeapBlock::Kind::unbacked) {
+        unbacked_.insert(block);
+        return;
+    }
     Free& free = *free_[block.tag];
     free.tree.insert(block);
     free.bytes += block.size_bytes;
@@ -287,6 +291,10 @@ void HeapSpace::insert(HeapBlock& block) noexcept {
 }
 
 void HeapSpace::remove(HeapBlock& block) noexcept {
+    if (block.kind == HeapBlock::Kind::unbacked) {
+        unbacked_.erase(unbacked_.iterator_to(block));
+        return;
+    }
     Free& free = *free_[block.tag];
     free.tree.erase(free.tree.iterator_to(block));
     free.bytes -= block.size_bytes;
@@ -326,9 +334,14 @@ void HeapSpace::drop_window(HeapBlock& window) noexcept {
 void HeapSpace::check() const {
     std::vector<Free> seen(free_.size());
     std::uint64_t backed = 0;
+    std::size_t unbacked = 0;
     for (const HeapBlock* block = first_; block != nullptr; block = block->next) {
         FROSTLINE_CHECK(block->size_bytes > 0, "an empty block");
-        if (block->kind != HeapBlock::Kind::unbacked) backed += block->size_bytes;
+        if (block->kind == HeapBlock::Kind::unbacked) {
+            ++unbacked;
+        } else {
+            backed += block->size_bytes;
+        }
         if (block->kind == HeapBlock::Kind::free) {
             seen[block->tag].bytes += block->size_bytes;
             seen[block->tag].idle_chunks += whole_chunks(*block);
@@ -342,6 +355,7 @@ void HeapSpace::check() const {
             "neighbours that should be one block");
     }
     FROSTLINE_CHECK(backed == backed_bytes_, "backed bytes");
+    FROSTLINE_CHECK(unbacked == unbacked_.size(), "ranges without memory");
     for (std::size_t tag = 0; tag < free_.size(); ++tag) {
         FROSTLINE_CHECK(seen[tag].bytes == free_[tag]->bytes, "free bytes of a tag");
         FROSTLINE_CHECK(seen[tag].idle_chunks == free_[tag]->idle_chunks, "whole free chunks");

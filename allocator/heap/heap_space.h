@@ -138,6 +138,13 @@ class HeapSpace {
     };
     using Tree = boost::intrusive::set<HeapBlock, boost::intrusive::compare<BySize>,
                                        boost::intrusive::constant_time_size<false>>;
+    struct ByAddress {
+        bool operator()(const HeapBlock& a, const HeapBlock& b) const noexcept {
+            return a.address < b.address;
+        }
+    };
+    using Unbacked = boost::intrusive::set<HeapBlock, boost::intrusive::compare<ByAddress>,
+                                           boost::intrusive::constant_time_size<false>>;
     struct Free {
         Tree tree;
         std::uint64_t bytes = 0;
@@ -164,6 +171,7 @@ class HeapSpace {
     HeapBlock* first_ = nullptr;
     std::uint64_t backed_bytes_ = 0;
     std::vector<std::unique_ptr<Free>> free_;  // by tag
+    mutable Unbacked unbacked_;                // growth names one of them to be changed
 };
 
 }  // namespace frostline
