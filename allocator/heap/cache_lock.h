@@ -28,19 +28,8 @@ class CacheLock {
     CacheLock& operator=(const CacheLock&) = delete;
 
     /// By the owner, who does not have it. Budget: 2 ns.
-    void lock() noexcept {
-        for (;;) {
-            if (ordered_) [[unlikely]] {
-                held_.store(true, std::memory_order_seq_cst);
-            } else {
-                held_.store(true, std::memory_order_relaxed);
-                std::atomic_signal_fence(std::memory_order_seq_cst);
-            }
-            if (!wanted_.load(std::memory_order_seq_cst)) [[likely]]
-                return;
-            held_.store(false, std::memory_order_release);
-            wait_until_unwanted();
-        }
+    [[gnu::always_inline]] void lock() noexcept {
+        while (!try_lock()) [[unlikely]] wait_until_unwanted();
     }
     void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
@@ -51,6 +40,18 @@ class CacheLock {
     void give_back() noexcept { wanted_.store(false, std::memory_order_release); }
 
    private:
+    [[gnu::always_inline]] bool try_lock() noexcept {
+        if (ordered_) [[unlikely]] {
+            held_.store(true, std::memory_order_seq_cst);
+        } else {
+            held_.store(true, std::memory_order_relaxed);
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+        }
+        if (!wanted_.load(std::memory_order_seq_cst)) [[likely]]
+            return true;
+        held_.store(false, std::memory_order_release);
+        return false;
+    }
     void wait_until_unwanted() const noexcept;
 
     std::atomic<bool> held_{false};

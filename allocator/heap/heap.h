@@ -6,12 +6,13 @@
 // in chunks of their own (two HeapSpaces), because small ones live long among short-lived large
 // ones, and one would keep a chunk from ever being whole again; slots (SlotSpans) for the smallest.
 // What the caches hold goes back there before the heap takes any new memory from its backing, so
-// that caching never costs memory.
+// that caching never costs memory. One exception: small memory may grow by half before a thread's
+// slots are taken from it for another's.
 //
-// Slots are always cached. Blocks are once the heap has served many without a new chunk: a cached
-// block keeps its place, where best fit would have chosen a better one, and a heap that still grows
-// pays for that with memory. Each time that caching was followed by growth, it has to wait twice as
-// long for the next.
+// Slots are always cached, and come to a thread by the span. Blocks are once the heap has served
+// many without a new chunk: a cached block keeps its place, where best fit would have chosen a
+// better one, and a heap that still grows pays for that with memory. Each time that caching was
+// followed by growth though enough was free, it has to wait twice as long for the next.
 //
 // Rule of streams: memory that was freed on a stream is used again on it at once; on another stream
 // after an event behind all work that was queued there when it was freed, on every stream that used
@@ -160,20 +161,23 @@ class Heap {
     Result<StreamTag> admit(StreamHandle stream) noexcept;
     Result<void*> allocate_slowly(Request request, ThreadCache* cache,
                                   StreamHandle stream) noexcept;
-    void begin_life(const Request& request, CachedBlock block, ThreadCache& cache) noexcept;
+    [[gnu::always_inline]] void begin_life(const Request& request, CachedBlock block,
+                                           ThreadCache& cache) noexcept;
     void note_peak(CacheCounts& counts) noexcept;
     void tell_peak(CacheCounts& counts) noexcept;
     void note_birth(CachedBlock block, ThreadCache& cache) noexcept;
     void note(CachedBlock block, HeapEvent::Kind kind, ThreadCache& cache) noexcept;
     void note_death(CachedBlock block, ThreadCache& cache) noexcept;
     Found find(std::uint64_t address) const noexcept;
+    Found find_locked(std::uint64_t address) const noexcept;
     Found find_surely(std::uint64_t address) const noexcept;
     Result<Found> find_living(const void* block) const noexcept;
     bool caches(std::uint64_t block_bytes) const noexcept {
         return block_bytes <= kLargestSlot || caches_blocks_.load(std::memory_order_relaxed);
     }
     static bool claim(const Found& found, std::uint64_t address) noexcept;
-    Result<void> end_life(void* start, const std::uint64_t* size_bytes) noexcept;
+    [[gnu::always_inline]] Result<void> end_life(void* start,
+                                                 const std::uint64_t* size_bytes) noexcept;
     void end_life_slowly(CachedBlock block, std::uint64_t block_bytes, HeapThread* thread) noexcept;
     void count_death(CachedBlock block, std::uint64_t block_bytes, ThreadCache& cache) noexcept;
 
@@ -181,10 +185,14 @@ class Heap {
     static bool usable(std::uint64_t alignment_bytes) noexcept;
     static std::uint64_t block_bytes_for(std::uint64_t size_bytes,
                                          std::uint64_t alignment_bytes) noexcept;
-    Result<CachedBlock> supply(const Request& request) noexcept;
-    Result<CachedBlock> supply_or_wait(const Request& request,
+    Result<CachedBlock> supply(const Request& request, ThreadCache* cache) noexcept;
+    Result<CachedBlock> supply_or_wait(const Request& request, ThreadCache* cache,
                                        std::unique_lock<std::mutex>& lock) noexcept;
     void note_supply(const Request& request, bool scarce) noexcept;
+    Result<CachedBlock> take_from_caches(const Request& request, ThreadCache* cache) noexcept;
+    bool leaves_slots(ThreadCache& cache) noexcept;
+    CachedBlock take_from_threads(const Request& request, ThreadCache* cache) noexcept;
+    void fill_cache(const Request& request, CachedBlock served, ThreadCache& cache) noexcept;
     Result<CachedBlock> take_again(const Request& request) noexcept;
     Result<CachedBlock> take_grown(const Request& request) noexcept;
     Result<CachedBlock> take_elsewhere(const Request& request) noexcept;
@@ -271,17 +279,19 @@ class Heap {
     std::unique_ptr<HeapPlaces> places_;  // null unless the options say `debug`
     HeapTrace trace_;
     std::shared_ptr<HeapCaches> caches_;
-    std::atomic<std::uint64_t> next_birth_{1};
+    // What threads write now and then, apart from what all of them read at every turn.
+    alignas(64) std::atomic<std::uint64_t> next_birth_{1};
     mutable std::atomic<std::uint64_t> misuses_{0};
     std::atomic<std::int64_t> noted_live_bytes_{0};
     std::atomic<std::int64_t> peak_live_bytes_{0};
-    std::atomic<bool> caches_blocks_{false};  // set and cleared under mutex_
 
-    mutable std::mutex mutex_;  // guards everything below, but for what their own rules free
-    std::unique_ptr<RecordArena> records_;
+    // Guards everything below, but for what their own rules free.
+    alignas(64) mutable std::mutex mutex_;
+    alignas(64) std::unique_ptr<RecordArena> records_;
     std::unique_ptr<HeapSpace> large_;
     std::unique_ptr<HeapSpace> small_;  // blocks of up to kMostSmallBytes, spans among them
     std::unique_ptr<SlotSpans> spans_;
+    std::atomic<bool> caches_blocks_{false};  // read without the lock
     AddressIndex index_;
     StreamLedger<Backing> ledger_;
     std::unique_ptr<FreeExtents> windows_;                      // addresses for windows

@@ -68,7 +68,7 @@ Result<void*> Heap<Backing>::allocate_slowly(Request request, ThreadCache* cache
                 FROSTLINE_TRY(request.tag, admit(stream));
             }
         }
-        FROSTLINE_TRY(block, supply_or_wait(request, lock));
+        FROSTLINE_TRY(block, supply_or_wait(request, cache, lock));
         if (cache == nullptr) {
             begin_life(request, block, uncached_);
             return reinterpret_cast<void*>(block.address);
@@ -152,26 +152,44 @@ void Heap<Backing>::tell_peak(CacheCounts& counts) noexcept {
 template <HeapBacking Backing>
 [[gnu::always_inline]] inline typename Heap<Backing>::Found Heap<Backing>::find(
     std::uint64_t address) const noexcept {
+    Found found;
     if (HeapSpan* const span = spans_->span_at(address); span != nullptr) {
-        const auto slot = span->slot_at(address);
-        if (!slot.has_value()) return {};
-        return {&span->record(*slot), span, nullptr};
+        if (const auto slot = span->slot_at(address); slot.has_value()) {
+            found.record = &span->record(*slot);
+            found.span = span;
+        }
+        return found;
     }
     const std::uint32_t number = index_.find(address);
-    if (number == AddressIndex::kNone) return {};
-    auto* const block = static_cast<HeapBlock*>(records_->at(number * kNumbersInARecord));
-    return {&block->record, nullptr, block};
+    if (number != AddressIndex::kNone) {
+        found.block = static_cast<HeapBlock*>(records_->at(number * kNumbersInARecord));
+        found.record = &found.block->record;
+    }
+    return found;
 }
 
 // A reader may miss an entry of the index that a removal moves just then; under the lock none
 // moves.
 template <HeapBacking Backing>
-typename Heap<Backing>::Found Heap<Backing>::find_surely(std::uint64_t address) const noexcept {
-    const Found found = find(address);
-    if (found.record != nullptr) [[likely]]
-        return found;
+[[gnu::noinline]] typename Heap<Backing>::Found Heap<Backing>::find_locked(
+    std::uint64_t address) const noexcept {
     const std::lock_guard lock(mutex_);
     return find(address);
+}
+
+// Inline, and copied member by member: so what was found stays in registers, where the compiler
+// would otherwise store it in parts and wait to load it whole.
+template <HeapBacking Backing>
+[[gnu::always_inline]] inline typename Heap<Backing>::Found Heap<Backing>::find_surely(
+    std::uint64_t address) const noexcept {
+    Found found = find(address);
+    if (found.record == nullptr) [[unlikely]] {
+        const Found again = find_locked(address);
+        found.record = again.record;
+        found.span = again.span;
+        found.block = again.block;
+    }
+    return found;
 }
 
 // Takes a living allocation out of everybody else's reach. A record may have been reused since it
@@ -185,10 +203,11 @@ template <HeapBacking Backing>
                                                      std::memory_order_relaxed)) {
         return false;
     }
-    if (found.block != nullptr
-            ? found.block->address == address
-            : found.span->slot_at(address).has_value() &&
-                  &found.span->record(*found.span->slot_at(address)) == found.record) [[likely]] {
+    if (found.span != nullptr) {
+        const auto slot = found.span->slot_at(address);
+        if (slot.has_value() && &found.span->record(*slot) == found.record) [[likely]]
+            return true;
+    } else if (found.block->address == address) [[likely]] {
         return true;
     }
     found.record->state.store(AllocationState::live, std::memory_order_release);

@@ -31,10 +31,12 @@ std::uint64_t Heap<Backing>::block_bytes_for(std::uint64_t size_bytes,
 // Each step makes memory free that was not, and costs more than the one before it. No record: there
 // is none without waiting.
 template <HeapBacking Backing>
-Result<CachedBlock> Heap<Backing>::supply(const Request& request) noexcept {
+Result<CachedBlock> Heap<Backing>::supply(const Request& request, ThreadCache* cache) noexcept {
     poll_pending();
     CachedBlock block = take_free(request);
-    if (block.record == nullptr && drain_caches()) block = take_free(request);
+    if (block.record == nullptr) {
+        FROSTLINE_TRY(block, take_from_caches(request, cache));
+    }
     if (block.record == nullptr && settle_others(request.tag)) block = take_free(request);
     note_supply(request, block.record == nullptr);
     if (block.record == nullptr) block = take_stitched(request);
@@ -68,12 +70,15 @@ Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexce
 
 // Waits, and asks others for room, before it says that there is none.
 template <HeapBacking Backing>
-Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request,
+Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request, ThreadCache* cache,
                                                   std::unique_lock<std::mutex>& lock) noexcept {
     refused_.reset();
     for (int tries = 0; tries < kMostTries; ++tries) {
-        FROSTLINE_TRY(const CachedBlock block, supply(request));
-        if (block.record != nullptr) return block;
+        FROSTLINE_TRY(const CachedBlock block, supply(request, cache));
+        if (block.record != nullptr) {
+            if (cache != nullptr) fill_cache(request, block, *cache);
+            return block;
+        }
         if (!wait_for_streams(lock) && !ask_for_room(request)) break;
     }
     return no_room(request);
@@ -82,13 +87,78 @@ Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request,
 // Whether blocks are worth caching: see the head of heap.h.
 template <HeapBacking Backing>
 void Heap<Backing>::note_supply(const Request& request, bool scarce) noexcept {
+    if (request.block_bytes <= kLargestSlot) return;
     if (scarce) {
+        // More lives than ever did: no place of a block would have helped.
+        if (free_bytes_of(request.tag) + free_bytes_of(kNoStream) < request.block_bytes) return;
         if (caches_blocks_.load(std::memory_order_relaxed)) patience_ *= 2;
         calm_ = 0;
         caches_blocks_.store(false, std::memory_order_relaxed);
-    } else if (request.block_bytes > kLargestSlot && ++calm_ == patience_) {
+    } else if (++calm_ == patience_) {
         caches_blocks_.store(true, std::memory_order_relaxed);
     }
+}
+
+template <HeapBacking Backing>
+Result<CachedBlock> Heap<Backing>::take_from_caches(const Request& request,
+                                                    ThreadCache* cache) noexcept {
+    CachedBlock block;
+    if (request.block_bytes > kLargestSlot) {
+        block = take_from_threads(request, cache);
+    } else if (cache != nullptr && leaves_slots(*cache)) {
+        FROSTLINE_TRY(block, take_grown(request));
+    }
+    if (block.record == nullptr && drain_caches()) block = take_free(request);
+    return block;
+}
+
+// Whether other threads keep their slots: where they took turns at the same spans, the records of
+// both would share cache lines for good. Small memory may grow by half for that.
+template <HeapBacking Backing>
+bool Heap<Backing>::leaves_slots(ThreadCache& cache) noexcept {
+    std::uint64_t own = 0;
+    std::uint64_t all = 0;
+    caches_->for_each_locked([&](ThreadCache& other) {
+        const std::uint64_t bytes = other.slot_bytes();
+        all += bytes;
+        if (&other == &cache) own += bytes;
+    });
+    return own == 0 && all > 0 && all <= small_->backed_bytes() / 3;
+}
+
+// What another thread freed of this kind, and more of it at once: two threads that each need what
+// the other has just freed would otherwise have everything taken apart at every turn.
+template <HeapBacking Backing>
+CachedBlock Heap<Backing>::take_from_threads(const Request& request, ThreadCache* cache) noexcept {
+    const CacheKey key(request.block_bytes, request.tag);
+    if (cache == nullptr || request.alignment_bytes > HeapSpace::kUnitBytes || !cache->keeps(key)) {
+        return {};
+    }
+    bool stolen = false;
+    caches_->for_each_locked([&](ThreadCache& other) {
+        if (!stolen && &other != cache) stolen = cache->steal(key, other);
+    });
+    if (!stolen) return {};
+    cache->lock.lock();
+    const CachedBlock block = cache->pop(key);
+    cache->lock.unlock();
+    return block;
+}
+
+// The other slots of the span that served the request go to the thread as well: it needs the heap's
+// lock less often, and the records of two threads' slots do not share cache lines.
+template <HeapBacking Backing>
+void Heap<Backing>::fill_cache(const Request& request, CachedBlock served,
+                               ThreadCache& cache) noexcept {
+    const CacheKey key(request.block_bytes, request.tag);
+    HeapSpan* const span = spans_->span_at(served.address);
+    if (span == nullptr || !cache.keeps(key)) return;
+    cache.lock.lock();
+    spans_->take_rest(*span, [&](const HeapSlot& slot) {
+        slot.record->stream = request.tag;
+        return cache.push(key, {slot.address, slot.record});
+    });
+    cache.lock.unlock();
 }
 
 template <HeapBacking Backing>

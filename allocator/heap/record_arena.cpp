@@ -15,6 +15,7 @@ namespace {
 // gets less.
 constexpr std::size_t kMostBytes = std::size_t{16} << 30;
 constexpr std::size_t kLeastBytes = std::size_t{16} << 20;
+constexpr std::size_t kRecordsInALot = 512;
 
 std::size_t units(std::size_t size_bytes) noexcept {
     return (size_bytes + RecordArena::kRecordBytes - 1) / RecordArena::kRecordBytes;
@@ -53,10 +54,30 @@ void* RecordArena::take(std::size_t size_bytes) noexcept {
         vacant_[index] = vacant->next;
         return vacant;
     }
-    if (size_bytes_ - next_ < index * kRecordBytes) return nullptr;
+    if (index == 1) return take_scattered();
+    return take_next(index * kRecordBytes);
+}
+
+void* RecordArena::take_next(std::size_t size_bytes) noexcept {
+    if (size_bytes_ - next_ < size_bytes) return nullptr;
     void* const record = base_ + next_;
-    next_ += index * kRecordBytes;
+    next_ += size_bytes;
     return record;
+}
+
+// Processors fetch the lines beside and ahead of those that are read in order. Two threads whose
+// records took turns would so take each other's away, which costs more than all the rest of an
+// allocation: hence a linear congruential order (full period: the multiplier is 1 modulo 4, the
+// increment odd).
+void* RecordArena::take_scattered() noexcept {
+    if (lot_left_ == 0) {
+        lot_ = static_cast<std::byte*>(take_next(kRecordsInALot * kRecordBytes));
+        if (lot_ == nullptr) return nullptr;
+        lot_left_ = kRecordsInALot;
+    }
+    --lot_left_;
+    place_ = (place_ * 109 + 233) % kRecordsInALot;
+    return lot_ + place_ * kRecordBytes;
 }
 
 void RecordArena::give(void* record, std::size_t size_bytes) noexcept {

@@ -15,9 +15,10 @@ namespace frostline {
 /// Not thread-safe, but for number_of() and at(): the heap that owns it holds its lock.
 class RecordArena {
    public:
-    /// Records are multiples of this, and aligned to it.
-    static constexpr std::size_t kRecordBytes = 64;
-    static constexpr std::size_t kLargestRecord = 128 * kRecordBytes;
+    /// Records are multiples of this, and aligned to it: two cache lines, because processors fetch
+    /// them in pairs.
+    static constexpr std::size_t kRecordBytes = 128;
+    static constexpr std::size_t kLargestRecord = 32 * kRecordBytes;
 
     /// Reserves addresses only; pages come as records are taken. Errors: out_of_memory.
     static Result<std::unique_ptr<RecordArena>> create() noexcept;
@@ -45,10 +46,15 @@ class RecordArena {
         Vacant* next;
     };
     RecordArena(std::byte* base, std::size_t size_bytes) noexcept;
+    void* take_next(std::size_t size_bytes) noexcept;
+    void* take_scattered() noexcept;
 
     std::byte* const base_;
     const std::size_t size_bytes_;
     std::size_t next_ = 0;
+    std::byte* lot_ = nullptr;  // the smallest records come from it
+    std::size_t lot_left_ = 0;
+    std::size_t place_ = 0;
     std::array<Vacant*, kLargestRecord / kRecordBytes + 1> vacant_{};  // by size in kRecordBytes
 };
 

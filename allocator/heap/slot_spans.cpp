@@ -61,9 +61,15 @@ HeapSlot SlotSpans::take(std::size_t size_class, StreamTag tag) noexcept {
     if (partial.empty()) return {};
     // The lowest span first, so that the higher ones run empty.
     HeapSpan& span = *partial.begin();
-    const std::size_t slot = lowest(span.free_slots);
+    return take(span, lowest(span.free_slots));
+}
+
+HeapSlot SlotSpans::take(HeapSpan& span, std::size_t slot) noexcept {
     span.free_slots[slot / 64] &= ~(std::uint64_t{1} << slot % 64);
-    if (--span.free_count == 0) partial.erase(partial.iterator_to(span));
+    if (--span.free_count == 0) {
+        Partial& partial = (*partial_[span.tag])[span.size_class];
+        partial.erase(partial.iterator_to(span));
+    }
     free_bytes_ -= span.slot_bytes();
     return {span.address + slot * span.slot_bytes(), &span.record(slot)};
 }
@@ -78,7 +84,7 @@ bool SlotSpans::add(HeapBlock& block, std::size_t size_class, StreamTag tag) noe
     span->tag = tag;
     span->reciprocal = static_cast<std::uint32_t>(
         ((std::uint64_t{1} << 32) + span->slot_bytes() - 1) / span->slot_bytes());
-    span->free_count = span->slots();
+    span->free_count = static_cast<std::uint8_t>(span->slots());
     for (std::size_t slot = 0; slot < span->slots(); ++slot) {
         span->free_slots[slot / 64] |= std::uint64_t{1} << slot % 64;
         span->record(slot).state.store(AllocationState::vacant, std::memory_order_relaxed);

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,8 +27,8 @@ struct HeapSpan
     std::uint64_t address = 0;
     std::array<std::uint64_t, 2> free_slots{};  ///< bit i: slot i is in nobody's hands
     std::uint32_t reciprocal = 0;               ///< 2^32 over the slot's size, rounded up
-    std::uint16_t free_count = 0;
     StreamTag tag = kNoStream;
+    std::uint8_t free_count = 0;
     std::uint8_t size_class = 0;
 
     std::uint64_t slot_bytes() const noexcept { return class_bytes(size_class); }
@@ -43,6 +44,7 @@ struct HeapSpan
         return slot;
     }
 };
+static_assert(sizeof(HeapSpan) == 64, "a lookup reads one cache line of it");
 
 /// A slot that is in the hands of whoever took it.
 struct HeapSlot {
@@ -79,6 +81,16 @@ class SlotSpans {
     /// A slot of the class for `tag`, from the lowest span that has one; its record is null when
     /// none has. O(log n).
     HeapSlot take(std::size_t size_class, StreamTag tag) noexcept;
+    /// Offers the span's free slots, from the highest down, until `keep` says that it did not take
+    /// one over.
+    template <class Keep>
+    void take_rest(HeapSpan& span, Keep&& keep) {
+        while (span.free_count > 0) {
+            const std::size_t slot = highest(span.free_slots);
+            if (!keep(HeapSlot{span.address + slot * span.slot_bytes(), &span.record(slot)})) break;
+            (void)take(span, slot);
+        }
+    }
     /// Makes a span of a block of kSpanBytes that starts at a multiple of that. False: no record.
     bool add(HeapBlock& block, std::size_t size_class, StreamTag tag) noexcept;
     /// A slot returns. If its span is empty now, the span is no more, and the block is the
@@ -108,6 +120,11 @@ class SlotSpans {
     using PartialOfTag = std::array<Partial, kSizeClasses>;
 
     explicit SlotSpans(const Options& options) noexcept;
+    static std::size_t highest(const std::array<std::uint64_t, 2>& bits) noexcept {
+        return static_cast<std::size_t>(bits[1] != 0 ? 127 - std::countl_zero(bits[1])
+                                                     : 63 - std::countl_zero(bits[0]));
+    }
+    HeapSlot take(HeapSpan& span, std::size_t slot) noexcept;
     static std::size_t span_record_bytes(std::size_t size_class) noexcept {
         return sizeof(HeapSpan) + kSlotsOfClass[size_class] * sizeof(AllocationRecord);
     }

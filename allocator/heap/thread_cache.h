@@ -55,7 +55,7 @@ struct CacheCounts {
     std::int64_t unnoted_peak_bytes = 0;  ///< the most that live_bytes was above that since
 };
 
-class ThreadCache {
+class alignas(128) ThreadCache {
    public:
     static constexpr std::size_t kBins = 256;
 
@@ -67,7 +67,7 @@ class ThreadCache {
     CacheLock lock;
 
     /// The block of this kind that came last; its record is null when there is none.
-    CachedBlock pop(CacheKey key) noexcept {
+    [[gnu::always_inline]] CachedBlock pop(CacheKey key) noexcept {
         Bin& bin = bins_[key.bin(kBins)];
         if (bin.key != key || bin.blocks.empty()) return {};
         const CachedBlock block = bin.blocks.back();
@@ -81,7 +81,7 @@ class ThreadCache {
 
     /// False when the block cannot be kept: its bin holds blocks of another kind (then
     /// take_bin() makes room), or there is no memory for the list.
-    bool push(CacheKey key, CachedBlock block) noexcept {
+    [[gnu::always_inline]] bool push(CacheKey key, CachedBlock block) noexcept {
         Bin& bin = bins_[key.bin(kBins)];
         if (bin.key != key && !claim(bin, key)) return false;
         if (bin.blocks.size() == bin.blocks.capacity() && !grow(bin)) return false;
@@ -89,6 +89,16 @@ class ThreadCache {
         counts.cached_bytes += key.block_bytes();
         return true;
     }
+
+    /// Bytes of the slots in it.
+    std::uint64_t slot_bytes() const noexcept;
+    /// Whether a block of this kind would be kept, unless memory runs out.
+    bool keeps(CacheKey key) const noexcept {
+        const Bin& bin = bins_[key.bin(kBins)];
+        return bin.key == key || bin.blocks.empty();
+    }
+    /// Takes over half of what another has of this kind, which is held for this, too. True: some.
+    bool steal(CacheKey key, ThreadCache& from) noexcept;
 
     /// Takes out what is in the bin of `key`, or in any; in no order.
     std::vector<CachedBlock> take_bin(CacheKey key) noexcept;

@@ -248,9 +248,10 @@ TEST_F(HeapPressure, WhicheverAllocationOfItsOwnFailsNothingIsLost) {
 
 TEST_F(HeapPressure, ABlockThatNoCacheHasRoomForGoesBackToTheHeap) {
     std::array<void*, 40> slots{};
-    for (void*& slot : slots) slot = get(1024);
+    put(get(1 << 20));
     {
         const AllocationFault none(1, true);
+        for (void*& slot : slots) slot = get(1024);
         for (void* const slot : slots) put(slot);
     }
     EXPECT_EQ(heap_->statistics().cached, 0U);
@@ -269,7 +270,17 @@ TEST_F(HeapPressure, CachingThatWasFollowedByGrowthWaitsTwiceAsLongForTheNext) {
         }
         return calls;
     };
-    const auto grow = [&] { put(get(heap_->statistics().mapped + kChunk)); };
+    // Enough is free, but in pieces.
+    const auto grow = [&] {
+        std::vector<void*> blocks(3, nullptr);
+        for (void*& block : blocks) block = get(kChunk);
+        while (heap_->statistics().free + heap_->statistics().cached >= kChunk) {
+            blocks.push_back(get(kChunk));
+        }
+        for (std::size_t i = 0; i < blocks.size(); i += 2) put(blocks[i]);
+        put(get(2 * kChunk));
+        for (std::size_t i = 1; i < blocks.size(); i += 2) put(blocks[i]);
+    };
     const int first = calls_until_cached();
     EXPECT_NEAR(first, kPatience, 2);
     grow();
@@ -277,6 +288,15 @@ TEST_F(HeapPressure, CachingThatWasFollowedByGrowthWaitsTwiceAsLongForTheNext) {
     EXPECT_NEAR(calls_until_cached(), 2 * kPatience, 2);
     grow();
     EXPECT_NEAR(calls_until_cached(), 4 * kPatience, 2);
+}
+
+TEST_F(HeapPressure, CachingStaysWhereMoreLivesThanEverDid) {
+    void* const held = get(40 * kKi);  // its chunk is not given up for the growth
+    while (heap_->statistics().cached == 0) put(get(40 * kKi));
+    put(get(heap_->statistics().mapped + kChunk));
+    put(get(40 * kKi));
+    EXPECT_GT(heap_->statistics().cached, 0U);
+    put(held);
 }
 
 TEST_F(HeapPressure, ABackingWhosePartsAreNoWholeChunksIsRefused) {

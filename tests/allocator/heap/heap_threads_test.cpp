@@ -11,6 +11,7 @@
 #include <barrier>
 #include <cstdint>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,7 +50,69 @@ TEST_F(HeapThreads, ThreadsThatComeAndGoShareTheirCaches) {
     }
     EXPECT_EQ(heap_->statistics().metadata, metadata);
     EXPECT_EQ(heap_->statistics().mapped, kChunk);
-    EXPECT_EQ(heap_->statistics().cached, 1024U);
+    EXPECT_EQ(heap_->statistics().cached, kSpanBytes);
+}
+
+// What another thread freed of the very kind is taken a few at a time, and what it keeps stays as
+// it is: nothing is taken apart, and nothing grows.
+TEST_F(HeapThreads, ABlockOfAKindThatAnotherThreadFreedIsTakenFromIt) {
+    while (heap_->statistics().cached == 0) put(get(40 << 10));
+    std::vector<void*> blocks(200);
+    for (void*& block : blocks) block = get(40 << 10);
+    while (heap_->statistics().free >= 40 << 10) blocks.push_back(get(40 << 10));
+    for (void* const block : blocks) put(block);
+    const HeapStatistics before = heap_->statistics();
+    ASSERT_GE(before.cached, blocks.size() * (40 << 10));
+    std::thread([&] {
+        std::vector<void*> ours(blocks.size());
+        for (void*& block : ours) block = get(40 << 10);
+        EXPECT_EQ(heap_->statistics().mapped, before.mapped);
+        EXPECT_EQ(heap_->statistics().free, before.free);
+        for (void* const block : ours) put(block);
+    }).join();
+    EXPECT_EQ(heap_->statistics().cached, before.cached);
+    heap_->check();
+}
+
+// Threads that need slots do not take turns at one span, as long as there is memory for both.
+TEST_F(HeapThreads, AThreadTakesWholeSpansOfSlots) {
+    std::barrier together(2);
+    const auto spans_of = [&](std::set<std::uint64_t>& spans) {
+        std::vector<void*> slots;
+        for (int i = 0; i < 640; ++i) {
+            slots.push_back(get(1024));
+            spans.insert(reinterpret_cast<std::uint64_t>(slots.back()) / kSpanBytes);
+            together.arrive_and_wait();
+        }
+        for (void* const slot : slots) put(slot);
+    };
+    std::set<std::uint64_t> ours;
+    std::set<std::uint64_t> theirs;
+    std::thread other([&] { spans_of(theirs); });
+    spans_of(ours);
+    other.join();
+    EXPECT_EQ(ours.size(), 10U);
+    EXPECT_EQ(theirs.size(), 10U);
+    for (const std::uint64_t span : ours) EXPECT_FALSE(theirs.contains(span));
+}
+
+// Other threads keep their slots while small memory grows by no more than half for that.
+TEST_F(HeapThreads, SlotsThatOthersKeepServeOnceTheyAreMany) {
+    const std::size_t slots_of_a_chunk = kChunk / 1024;
+    std::vector<void*> slots(8 * slots_of_a_chunk);
+    for (void*& slot : slots) slot = get(1024);
+    const std::uint64_t mapped = heap_->statistics().mapped;
+    const auto need_another = [&](std::size_t freed) {
+        for (std::size_t i = 0; i < freed; ++i) put(slots[i]);
+        std::thread([&] { put(get(1024)); }).join();
+        return heap_->statistics().mapped;
+    };
+    EXPECT_EQ(need_another(slots_of_a_chunk), mapped + kChunk);
+    for (std::size_t i = 0; i < slots_of_a_chunk; ++i) slots[i] = get(1024);
+    while (heap_->statistics().free >= kSpanBytes) slots.push_back(get(1024));
+    const std::uint64_t grown = heap_->statistics().mapped;
+    EXPECT_EQ(need_another(4 * slots_of_a_chunk), grown);
+    for (std::size_t i = 4 * slots_of_a_chunk; i < slots.size(); ++i) put(slots[i]);
 }
 
 // Frees and allocates in a thread's last moments, when its cache is gone or about to go.
@@ -122,7 +185,7 @@ TEST_F(HeapThreads, ManyHeapsShareAThread) {
     }
     for (std::size_t i = 0; i < heaps.size(); ++i) {
         EXPECT_EQ(heaps[i]->statistics().births, 3U);
-        EXPECT_EQ(heaps[i]->statistics().cached, 1024U);
+        EXPECT_EQ(heaps[i]->statistics().cached, kSpanBytes);
         heaps[i].reset();
         EXPECT_EQ(memories[i]->misuse(), "");
         EXPECT_EQ(memories[i]->backed_chunks(), 0U);
