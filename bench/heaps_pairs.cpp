@@ -9,9 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <barrier>
 #include <chrono>
 #include <ctime>
-#include <latch>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -166,8 +166,11 @@ double processor_s() {
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / kNsPerSecond;
 }
 
-ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned threads) {
-    std::latch ready(threads);
+// Every thread holds its first batch before any of them frees: so the heap has memory for all at
+// once, as in a training run that has seen its peak.
+ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, Order order,
+                         unsigned threads) {
+    std::barrier together(threads);
     std::mutex mutex;
     std::string failure;  // under mutex
     using Clock = std::chrono::steady_clock;
@@ -179,9 +182,13 @@ ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned th
     std::vector<std::thread> running;
     for (unsigned i = 0; i < threads; ++i) {
         running.emplace_back([&, i] {
-            Batch batch(Order::shuffled);
-            ready.arrive_and_wait();
+            Batch batch(order);
             try {
+                for (void*& block : batch.held) block = take(heap, size_bytes);
+                together.arrive_and_wait();
+                for (const std::uint32_t k : batch.frees) give(heap, batch.held[k]);
+                (void)batches_ns(batch, heap, size_bytes);
+                together.arrive_and_wait();
                 Run run{Clock::now(), {}, -processor_s()};
                 (void)batches_ns(batch, heap, size_bytes, kThreadRounds);
                 run.processor_s += processor_s();
@@ -190,6 +197,7 @@ ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned th
             } catch (const std::exception& error) {
                 const std::lock_guard lock(mutex);
                 failure = error.what();
+                together.arrive_and_drop();
             }
         });
     }
@@ -206,12 +214,13 @@ ThreadsTime time_threads(DeviceHeap& heap, std::uint64_t size_bytes, unsigned th
     return {std::chrono::duration<double>(all.end - all.start).count(), all.processor_s / threads};
 }
 
-void add_thread_rows(std::vector<Row>& rows, const HeapMachine& machine, const Size& size) {
+void add_thread_rows(std::vector<Row>& rows, const HeapMachine& machine, const Size& size,
+                     Order order) {
     const auto heap = machine.heap(size.chunk_bytes);
     std::array<std::vector<double>, 4> rates;  // wall of 2 threads and 1, processor of 2 and 1
     for (int i = -kFewTurns; i < kThreadTurns; ++i) {
         for (const unsigned threads : {2U, 1U}) {
-            const ThreadsTime time = time_threads(*heap, size.bytes, threads);
+            const ThreadsTime time = time_threads(*heap, size.bytes, order, threads);
             const double pairs = threads * kThreadRounds * kBatch / 1e6;
             if (i < 0) continue;
             rates[2 - threads].push_back(pairs / time.wall_s);
@@ -220,7 +229,7 @@ void add_thread_rows(std::vector<Row>& rows, const HeapMachine& machine, const S
     }
     const auto add = [&](const char* what, std::size_t first, double bar) {
         const double one = summarize(rates[first + 1]).median;
-        Row row = heap_row(fmt::format("{} shuffled, {}", size.name, what), "pairs/us",
+        Row row = heap_row(fmt::format("{} {}, {}", size.name, words(order), what), "pairs/us",
                            summarize(rates[first]), "one thread", one, bar);
         row.at_most = false;
         rows.push_back(std::move(row));
@@ -246,7 +255,11 @@ std::vector<Row> pair_rows() {
                                             : 0);
         }
     }
-    for (const Size& size : {kSizes[1], kSizes[3]}) add_thread_rows(rows, machine, size);
+    for (const Size& size : std::span(kSizes).first(4)) {
+        for (const Order order : {Order::last_first, Order::shuffled}) {
+            add_thread_rows(rows, machine, size, order);
+        }
+    }
     return rows;
 }
 
