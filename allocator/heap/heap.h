@@ -205,6 +205,7 @@ class Heap {
     }
     bool make_allowance(std::uint64_t chunks, const Request& request,
                         const HeapBlock* beside) noexcept;
+    bool has_room_for(std::uint64_t chunks) const noexcept;
     Result<bool> back(std::uint64_t address, std::uint64_t chunks,
                       const HeapBlock* beside) noexcept;
     bool ask_for_room(const Request& request) noexcept;
@@ -296,6 +297,7 @@ class Heap {
     std::uint64_t window_bytes_ = 0;  // of addresses that are mapped, retired ones included
     std::uint64_t peak_backed_bytes_ = 0;
     std::optional<Error> refused_;  // why the backing had no more for the present request
+    bool gave_up_ = false;          // idle memory for it, because there was no other
 };
 
 }  // namespace frostline

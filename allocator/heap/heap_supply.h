@@ -57,7 +57,7 @@ template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexcept {
     if (request.tag != kNoStream) settle(request.tag);
     // Asked even if there was nothing left: what was given up for one place may have made another.
-    (void)give_up_idle(UINT64_MAX, false, nullptr);
+    gave_up_ |= give_up_idle(UINT64_MAX, false, nullptr).value_or(0) > 0;
     FROSTLINE_TRY(const CachedBlock block, take_again(request));
     if (block.record != nullptr) return block;
     // Small and large blocks keep apart while there is room for both.
@@ -71,10 +71,17 @@ template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request,
                                                   std::unique_lock<std::mutex>& lock) noexcept {
     refused_.reset();
+    bool again = false;
     for (int tries = 0; tries < kMostTries; ++tries) {
+        gave_up_ = false;
         FROSTLINE_TRY(const CachedBlock block, supply(request));
-        if (block.record != nullptr) return block;
+        again |= gave_up_;
+        if (block.record != nullptr) {
+            if (again && options_.budget != nullptr) options_.budget->note_retry();
+            return block;
+        }
         if (!wait_for_streams(lock) && !ask_for_room(request)) break;
+        again = true;
     }
     return no_room(request);
 }
@@ -279,14 +286,22 @@ Result<bool> Heap<Backing>::grow(const Request& request) noexcept {
 template <HeapBacking Backing>
 bool Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
                                    const HeapBlock* beside) noexcept {
-    const std::uint64_t chunk_bytes = large_->chunk_bytes();
+    const bool enough = has_room_for(chunks);
     if (request.tag != kNoStream &&
         (small_->idle_chunks() > 0 || (!may_stitch(request) && large_->idle_chunks() > 0))) {
         settle(request.tag);
     }
     // Where the backing takes less, there is less room, which is seen below.
-    (void)give_up_idle(chunks, may_stitch(request), beside);
-    return backed_bytes() + chunks * chunk_bytes <= capacity_bytes_;
+    const std::uint64_t given_up = give_up_idle(chunks, may_stitch(request), beside).value_or(0);
+    gave_up_ |= !enough && given_up > 0;
+    return backed_bytes() + chunks * large_->chunk_bytes() <= capacity_bytes_;
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::has_room_for(std::uint64_t chunks) const noexcept {
+    const std::uint64_t size_bytes = chunks * large_->chunk_bytes();
+    return backed_bytes() + size_bytes <= capacity_bytes_ &&
+           (options_.budget == nullptr || options_.budget->has(size_bytes));
 }
 
 // Others use the device, too, and it may have less than the budget says: then what lies idle here
@@ -309,6 +324,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
                            backed.error().code() == Errc::out_of_memory);
     };
     if (no_more() && give_up_idle(chunks, false, beside).value_or(0) > 0) {
+        gave_up_ = true;
         backed = back_once();
     }
     // What was given up and is not used again here is another heap's to take.
