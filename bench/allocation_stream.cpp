@@ -23,6 +23,7 @@ class StreamWriter {
     explicit StreamWriter(std::string name) { stream_.name = std::move(name); }
 
     void birth(std::uint64_t id, std::uint64_t size_bytes) {
+        if (size_bytes == 0) throw std::runtime_error(fmt::format("block {} has no bytes", id));
         if (!living_.emplace(id, Living{stream_.blocks, size_bytes}).second) {
             throw std::runtime_error(fmt::format("block {} is born twice", id));
         }
@@ -55,6 +56,7 @@ class StreamWriter {
 template <class Use>
 void for_each_line(const std::string& path, const std::string& head, Use&& use) {
     std::ifstream file(path);
+    if (!file) throw std::runtime_error(fmt::format("cannot read '{}'", path));
     std::string line;
     if (!std::getline(file, line) || line != head) {
         throw std::runtime_error(fmt::format("'{}' does not begin with '{}'", path, head));
@@ -132,8 +134,13 @@ AllocationStream load_allocations(const std::string& path) {
     for_each_line(path, "frostline-allocs 1", [&](const std::string& verb, std::istream& words) {
         std::uint64_t id = 0;
         std::uint64_t size_bytes = 0;
-        if (verb == "a" && words >> id >> size_bytes) writer.birth(id, size_bytes);
-        if (verb == "f" && words >> id) writer.death(id);
+        if (verb == "a") {
+            if (words >> id >> size_bytes) writer.birth(id, size_bytes);
+        } else if (verb == "f") {
+            if (words >> id) writer.death(id);
+        } else if (verb != "step") {
+            throw std::runtime_error(fmt::format("'{}' is none of a, f and step", verb));
+        }
     });
     return writer.take();
 }

@@ -1,9 +1,14 @@
-// What is seldom done, and how long it takes: growing, stitching, trimming, and asking for figures.
+// What is done less often than a pair that a thread's cache serves, and how long it takes: pairs
+// that free memory serves, growing, stitching, trimming, and asking for figures.
 #include "bench/heaps_machine.h"
 #include "bench/heaps_rows.h"
 #include "bench/media.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <numeric>
+#include <random>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -41,6 +46,32 @@ void time_stitching(std::vector<double>& stitching, std::vector<double>& freeing
     freeing.push_back(kUsPerSecond * seconds([&] { give(*heap, stitched); }));
 }
 
+// Blocks that no cache keeps, because the heap is too young: each is cut from the best of a
+// thousand holes, and joined with its neighbours again, in another order.
+void time_uncached_pairs(const HeapMachine& machine, std::vector<double>& pairs) {
+    constexpr std::size_t kHoles = 1000;
+    const auto heap = machine.heap();
+    std::mt19937_64 random(1);  // NOLINT: the same holes in each run
+    std::vector<void*> blocks(2 * kHoles);
+    for (void*& block : blocks) block = take(*heap, kMib + random() % (3 * kMib));
+    std::shuffle(blocks.begin(), blocks.end(), random);
+    for (std::size_t i = 0; i < kHoles; ++i) give(*heap, blocks[i]);
+    std::vector<std::uint64_t> sizes(kHoles);
+    for (std::uint64_t& size : sizes) size = kMib / 4 + random() % (kMib / 2);
+    std::vector<std::size_t> order(kHoles);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    const std::uint64_t mapped = heap->statistics().mapped;
+    pairs.push_back(kUsPerSecond / kHoles * seconds([&] {
+                        for (std::size_t i = 0; i < kHoles; ++i) blocks[i] = take(*heap, sizes[i]);
+                        for (const std::size_t i : order) give(*heap, blocks[i]);
+                    }));
+    const HeapStatistics now = heap->statistics();
+    if (now.mapped != mapped || now.cached != 0) {
+        throw std::runtime_error("not all was served from free memory");
+    }
+}
+
 double statistics_ns(const DeviceHeap& heap) {
     constexpr int kCalls = 1000;
     std::uint64_t seen = 0;
@@ -59,6 +90,11 @@ std::vector<Row> cost_rows() {
     std::vector<double> stitching;
     std::vector<double> freeing;
     std::vector<double> asking;
+    std::vector<double> uncached;
+    {
+        const HeapMachine machine(8192 * kMib);
+        for (int i = 0; i < kRepetitions; ++i) time_uncached_pairs(machine, uncached);
+    }
     {
         const HeapMachine machine(2 * kChunks * kChunkBytes);
         for (int i = 0; i < kRepetitions; ++i) time_growth(machine, growth, trim);
@@ -70,10 +106,12 @@ std::vector<Row> cost_rows() {
     const auto row = [](const char* name, const char* unit, std::vector<double>& samples) {
         return heap_row(name, unit, summarize(std::move(samples)), "", 0);
     };
-    return {row("growth, a chunk of 2 MiB", "us", growth),
+    return {row("a pair from free memory, 250 to 750 KiB", "us", uncached),
+            row("growth, a chunk of 2 MiB", "us", growth),
             row("trim, a chunk of 2 MiB", "us", trim),
             row("64 MiB stitched from holes of 3 MiB", "us", stitching),
-            row("  freed again", "us", freeing), row("statistics()", "ns", asking)};
+            row("  freed again", "us", freeing),
+            row("statistics()", "ns", asking)};
 }
 
 }  // namespace frostline::bench

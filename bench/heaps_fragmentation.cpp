@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -24,12 +26,13 @@ struct Replay {
     double us_per_event = 0;
 };
 
-Replay replay(const AllocationStream& stream) {
+// The time is that of the events from `timed_from` on.
+Replay replay(const AllocationStream& stream, std::size_t timed_from = 0) {
     const HeapMachine machine(stream.peak_live_bytes / kMib * 2 * kMib + 64 * kMib);
     const auto heap = machine.heap();
     std::vector<void*> blocks(stream.blocks);
-    const double time = seconds([&] {
-        for (const AllocationEvent& event : stream.events) {
+    const auto run = [&](std::span<const AllocationEvent> events) {
+        for (const AllocationEvent& event : events) {
             void*& block = blocks[event.block];
             if (event.size_bytes == 0) {
                 give(*heap, block);
@@ -37,8 +40,12 @@ Replay replay(const AllocationStream& stream) {
                 block = take(*heap, event.size_bytes);
             }
         }
-    });
-    return {heap->statistics().peak_mapped, time * 1e6 / static_cast<double>(stream.events.size())};
+    };
+    const std::span<const AllocationEvent> events(stream.events);
+    run(events.first(timed_from));
+    const auto timed = events.subspan(timed_from);
+    const double time = seconds([&] { run(timed); });
+    return {heap->statistics().peak_mapped, time * 1e6 / static_cast<double>(timed.size())};
 }
 
 void add_rows(std::vector<Row>& rows, const AllocationStream& stream, double bar) {
@@ -47,13 +54,20 @@ void add_rows(std::vector<Row>& rows, const AllocationStream& stream, double bar
     const auto add = [&](const std::string& name, std::uint64_t bytes, double most) {
         rows.push_back(heap_row(name, "MiB", {mib(bytes), 0}, "peak of living bytes", live, most));
     };
+    if (stream.events.empty()) throw std::runtime_error(stream.name + " has no allocations");
     const Replay once = replay(stream);
+    const AllocationStream repeated = repeat(stream, kTimes);
+    const Replay again = replay(repeated, repeated.events.size() / kTimes * (kTimes - 1));
     add(stream.name + ": mapped", once.peak_mapped_bytes, bar);
-    add(fmt::format("{}: mapped, {} times in a row", stream.name, kTimes),
-        replay(repeat(stream, kTimes)).peak_mapped_bytes, bar);
+    add(fmt::format("{}: mapped, {} times in a row", stream.name, kTimes), again.peak_mapped_bytes,
+        bar);
     add("  PyTorch's default rules", caching_model_peak_bytes(stream), 0);
     rows.back().label = "simulated";
-    rows.push_back(heap_row(stream.name + ": replay", "us/event", {once.us_per_event, 0}, "", 0));
+    const auto time = [&](const std::string& name, const Replay& replayed) {
+        rows.push_back(heap_row(name, "us/event", {replayed.us_per_event, 0}, "", 0));
+    };
+    time(stream.name + ": replay, the heap growing", once);
+    time(stream.name + ": replay, the last time in a row", again);
 }
 
 }  // namespace
@@ -76,6 +90,12 @@ std::vector<Row> fragmentation_rows() {
         fmt::print("no recorded streams: {} is missing; a generated one is replayed\n", folder);
         add_rows(rows, generate_allocations(), kAllocationsBar);
     }
+    return rows;
+}
+
+std::vector<Row> replay_rows(const std::string& path) {
+    std::vector<Row> rows;
+    add_rows(rows, load_allocations(path), kAllocationsBar);
     return rows;
 }
 

@@ -1,4 +1,5 @@
 // `frostline_bench SUITE [--json FILE]`: runs one suite and shows its rows.
+// `frostline_bench heaps --allocs FILE`: the suite's rows of one stream, which a user recorded.
 #include "bench/output_file.h"
 #include "bench/suite.h"
 
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,25 +40,54 @@ int fail(const std::string& message) {
     return 2;
 }
 
+struct Arguments {
+    std::string suite;
+    std::string json;    // a file; empty: none
+    std::string allocs;  // the same
+};
+
+// Nothing, where they are not as the usage has them.
+std::optional<Arguments> parse(const std::vector<std::string>& words) {
+    if (words.size() % 2 == 0) return std::nullopt;
+    Arguments arguments{.suite = words[0]};
+    for (std::size_t i = 1; i < words.size(); i += 2) {
+        std::string* const value = words[i] == "--json"     ? &arguments.json
+                                   : words[i] == "--allocs" ? &arguments.allocs
+                                                            : nullptr;
+        if (value == nullptr || !value->empty() || words[i + 1].empty()) return std::nullopt;
+        *value = words[i + 1];
+    }
+    return arguments;
+}
+
 int run(const std::vector<std::string>& words) {
     if (words.size() == 1 && words[0] == "--list") {
         for (const Suite& suite : suites()) fmt::print("{:<12} {}\n", suite.name, suite.what);
         return 0;
     }
-    if (words.empty() || (words.size() != 1 && (words.size() != 3 || words[1] != "--json"))) {
-        return fail("usage: frostline_bench SUITE [--json FILE], or --list");
+    const std::optional<Arguments> arguments = parse(words);
+    if (!arguments) {
+        return fail(
+            "usage: frostline_bench SUITE [--json FILE], frostline_bench heaps --allocs FILE "
+            "[--json FILE], or --list");
     }
-    if (words.size() == 3) {
-        const Result<void> writable = check_output_file(words[2]);
+    if (!arguments->json.empty()) {
+        const Result<void> writable = check_output_file(arguments->json);
         if (!writable) return fail(writable.error().message());
     }
-    for (const Suite& suite : suites()) {
-        if (suite.name != words[0]) continue;
-        const std::vector<Row> rows = suite.run();
-        print_table(rows);
-        return words.size() == 1 || write_json(words[2], rows) ? 0 : 1;
+    if (!arguments->allocs.empty() && arguments->suite != "heaps") {
+        return fail(
+            fmt::format("--allocs is for the suite heaps, which replays them; '{}' does not",
+                        arguments->suite));
     }
-    return fail(fmt::format("no suite '{}'; ./run bench lists them", words[0]));
+    for (const Suite& suite : suites()) {
+        if (suite.name != arguments->suite) continue;
+        const std::vector<Row> rows =
+            arguments->allocs.empty() ? suite.run() : replay_rows(arguments->allocs);
+        print_table(rows);
+        return arguments->json.empty() || write_json(arguments->json, rows) ? 0 : 1;
+    }
+    return fail(fmt::format("no suite '{}'; ./run bench lists them", arguments->suite));
 }
 
 // Two things are decided when a program starts, so it starts itself again if they are not as they

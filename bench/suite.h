@@ -37,6 +37,9 @@ const std::vector<Suite>& suites();
 
 std::vector<Row> device_suite();
 std::vector<Row> heaps_suite();
+/// What the suite `heaps` measures on a stream of allocations, for that in the file
+/// ("frostline-allocs 1"). Throws std::runtime_error, naming the file and the line.
+std::vector<Row> replay_rows(const std::string& path);
 std::vector<Row> residency_suite();
 std::vector<Row> tiers_suite();
 std::vector<Row> pipelines_suite();

@@ -56,7 +56,10 @@ std::string CudaDriver::library_from_environment() {
 Result<CudaDriver> CudaDriver::load(const std::string& library) {
     void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-        return Error(Errc::not_found, 0, "no CUDA driver: {}", dlerror());
+        return Error(Errc::not_found, 0,
+                     "no CUDA driver: {}: install one, or name another library in "
+                     "FROSTLINE_CUDA_DRIVER, such as the emulated driver",
+                     dlerror());
     }
     CudaDriver driver;
     driver.resolve(handle);

@@ -201,21 +201,24 @@ class Heap {
     static Request span_for(const Request& request) noexcept;
     HeapBlock* take_block(const Request& request) noexcept;
     HeapBlock* take_block_of(HeapSpace& space, const Request& request) noexcept;
-    CachedBlock take_stitched(const Request& request) noexcept;
     CachedBlock enter(HeapBlock& block) noexcept;
-    bool may_stitch(const Request& request) const noexcept;
-    bool lend(const StitchPlan& plan, HeapBlock& window) noexcept;
-    bool open_window(const StitchPlan& plan, HeapBlock& window) noexcept;
-    std::uint64_t chunks_to_stitch(const Request& request, std::uint64_t at_most) const noexcept;
     Result<bool> grow(const Request& request) noexcept;
     HeapSpace& space_for(std::uint64_t block_bytes) noexcept {
         return block_bytes <= kMostSmallBytes ? *small_ : *large_;
     }
     bool make_allowance(std::uint64_t chunks, const Request& request,
                         const HeapBlock* beside) noexcept;
+    bool has_room_for(std::uint64_t chunks) const noexcept;
     Result<bool> back(std::uint64_t address, std::uint64_t chunks,
                       const HeapBlock* beside) noexcept;
     bool ask_for_room(const Request& request) noexcept;
+
+    // heap_windows.h: all under mutex_
+    CachedBlock take_stitched(const Request& request) noexcept;
+    bool may_stitch(const Request& request) const noexcept;
+    bool lend(const StitchPlan& plan, HeapBlock& window) noexcept;
+    bool open_window(const StitchPlan& plan, HeapBlock& window) noexcept;
+    std::uint64_t chunks_to_stitch(const Request& request, std::uint64_t at_most) const noexcept;
 
     // heap_return.h: all under mutex_
     void accept(CachedBlock block) noexcept;
@@ -306,6 +309,7 @@ class Heap {
     std::uint64_t window_bytes_ = 0;  // of addresses that are mapped, retired ones included
     std::uint64_t peak_backed_bytes_ = 0;
     std::optional<Error> refused_;  // why the backing had no more for the present request
+    bool gave_up_ = false;          // idle memory for it, because there was no other
 };
 
 }  // namespace frostline

@@ -1,5 +1,6 @@
-// How much memory several heaps may have mapped together. What is used never exceeds the limit,
-// except where the limit is lowered below what is used: then it only shrinks.
+// How much memory several heaps may have mapped together, and how often that was a near thing. What
+// is used never exceeds the limit, except where the limit is lowered below what is used: then it
+// only shrinks.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +35,13 @@ class HeapBudget {
         used_bytes_.fetch_sub(size_bytes, std::memory_order_relaxed);
     }
 
+    /// Whether take() would do.
+    bool has(std::uint64_t size_bytes) const noexcept {
+        const std::uint64_t used = used_bytes();
+        const std::uint64_t limit = limit_bytes();
+        return used <= limit && size_bytes <= limit - used;
+    }
+
     void set_limit(std::uint64_t limit_bytes) noexcept {
         limit_bytes_.store(limit_bytes, std::memory_order_relaxed);
     }
@@ -53,11 +61,17 @@ class HeapBudget {
         return taken_bytes_.load(std::memory_order_relaxed);
     }
 
+    /// A request was served only after memory that lay idle had been given up for it, or streams
+    /// had been waited for.
+    void note_retry() noexcept { retries_.fetch_add(1, std::memory_order_relaxed); }
+    std::uint64_t retries() const noexcept { return retries_.load(std::memory_order_relaxed); }
+
    private:
     std::atomic<std::uint64_t> limit_bytes_;
     std::atomic<std::uint64_t> used_bytes_{0};
     std::atomic<std::uint64_t> peak_bytes_{0};
     std::atomic<std::uint64_t> taken_bytes_{0};
+    std::atomic<std::uint64_t> retries_{0};
 };
 
 }  // namespace frostline

@@ -7,6 +7,7 @@
 #include "allocator/heap/heap_fast.h"
 #include "allocator/heap/heap_return.h"
 #include "allocator/heap/heap_supply.h"
+#include "allocator/heap/heap_windows.h"
 
 #include <algorithm>
 #include <new>

@@ -59,7 +59,7 @@ template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexcept {
     if (request.tag != kNoStream) settle(request.tag);
     // Asked even if there was nothing left: what was given up for one place may have made another.
-    (void)give_up_idle(UINT64_MAX, false, nullptr);
+    gave_up_ |= give_up_idle(UINT64_MAX, false, nullptr).value_or(0) > 0;
     FROSTLINE_TRY(const CachedBlock block, take_again(request));
     if (block.record != nullptr) return block;
     // Small and large blocks keep apart while there is room for both.
@@ -73,13 +73,18 @@ template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request, ThreadCache* cache,
                                                   std::unique_lock<std::mutex>& lock) noexcept {
     refused_.reset();
+    bool again = false;
     for (int tries = 0; tries < kMostTries; ++tries) {
+        gave_up_ = false;
         FROSTLINE_TRY(const CachedBlock block, supply(request, cache));
+        again |= gave_up_;
         if (block.record != nullptr) {
             if (cache != nullptr) fill_cache(request, block, *cache);
+            if (again && options_.budget != nullptr) options_.budget->note_retry();
             return block;
         }
         if (!wait_for_streams(lock) && !ask_for_room(request)) break;
+        again = true;
     }
     return no_room(request);
 }
@@ -236,91 +241,6 @@ CachedBlock Heap<Backing>::enter(HeapBlock& block) noexcept {
     return {block.address, &block.record};
 }
 
-template <HeapBacking Backing>
-CachedBlock Heap<Backing>::take_stitched(const Request& request) noexcept {
-    if constexpr (Backing::kMakesWindows) {
-        if (!may_stitch(request)) return {};
-        const auto plan = plan_stitch(*large_, request.block_bytes, request.tag);
-        if (!plan.has_value()) return {};
-        HeapBlock* const window = large_->make_window();
-        if (window == nullptr) return {};
-        window->size_bytes = request.block_bytes;
-        window->tag = request.tag;
-        if (lend(*plan, *window) && open_window(*plan, *window)) return enter(*window);
-        take_back_pieces(*window, request.tag);
-        large_->drop_window(*window);
-    }
-    return {};
-}
-
-template <HeapBacking Backing>
-bool Heap<Backing>::may_stitch(const Request& request) const noexcept {
-    return Backing::kMakesWindows && !options_.keeps_memory && options_.stitch_from_bytes != 0 &&
-           request.block_bytes >= options_.stitch_from_bytes &&
-           request.block_bytes > kMostSmallBytes &&
-           request.alignment_bytes <= HeapSpace::kUnitBytes;
-}
-
-// Lends the plan's pieces to the window, in the order of its addresses. Pieces of one free block
-// are cut from its end, because what is left of it keeps its start.
-template <HeapBacking Backing>
-bool Heap<Backing>::lend(const StitchPlan& plan, HeapBlock& window) noexcept {
-    for (std::size_t i = plan.pieces.size(); i > 0; --i) {
-        HeapBlock* const lent = large_->lend(plan.pieces[i - 1]);
-        if (lent == nullptr) return false;
-        lent->chain = window.chain;
-        window.chain = lent;
-    }
-    return true;
-}
-
-template <HeapBacking Backing>
-bool Heap<Backing>::open_window(const StitchPlan& plan, HeapBlock& window) noexcept {
-    const std::uint64_t chunk_bytes = large_->chunk_bytes();
-    try {
-        std::vector<std::uint64_t> homes;
-        for (const HeapSpace::Piece& piece : plan.pieces) {
-            homes.push_back(piece.address / chunk_bytes * chunk_bytes);
-        }
-        const std::uint64_t size_bytes = homes.size() * chunk_bytes;
-        const auto place = windows_->find(size_bytes);
-        if (!place.has_value()) return false;
-        const std::uint64_t address = addresses_.windows() + *place;
-        window.address = address + plan.offset_bytes;
-        make_room(retired_, retired_.size() + open_windows_.size() + 1);
-        const auto entry = open_windows_.emplace(address, &window).first;
-        windows_->take_at(*place, size_bytes);
-        if (backing_->map_window(address, homes)) {
-            window_bytes_ += size_bytes;
-            return true;
-        }
-        windows_->give(*place, size_bytes);
-        open_windows_.erase(entry);
-    } catch (const std::bad_alloc&) {
-        open_windows_.erase(window.address - plan.offset_bytes);
-    }
-    return false;
-}
-
-// How many more chunks would do if scattered memory is used as well; `at_most` where that saves
-// none.
-template <HeapBacking Backing>
-std::uint64_t Heap<Backing>::chunks_to_stitch(const Request& request,
-                                              std::uint64_t at_most) const noexcept {
-    if (!may_stitch(request)) return at_most;
-    std::uint64_t low = 1;
-    std::uint64_t high = at_most;
-    while (low < high) {
-        const std::uint64_t middle = low + (high - low) / 2;
-        if (plan_stitch(*large_, request.block_bytes, request.tag, middle).has_value()) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return low;
-}
-
 // True: there is more memory, and the request fits somewhere. False: there is no room.
 template <HeapBacking Backing>
 Result<bool> Heap<Backing>::grow(const Request& request) noexcept {
@@ -349,14 +269,22 @@ Result<bool> Heap<Backing>::grow(const Request& request) noexcept {
 template <HeapBacking Backing>
 bool Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
                                    const HeapBlock* beside) noexcept {
-    const std::uint64_t chunk_bytes = large_->chunk_bytes();
+    const bool enough = has_room_for(chunks);
     if (request.tag != kNoStream &&
         (small_->idle_chunks() > 0 || (!may_stitch(request) && large_->idle_chunks() > 0))) {
         settle(request.tag);
     }
     // Where the backing takes less, there is less room, which is seen below.
-    (void)give_up_idle(chunks, may_stitch(request), beside);
-    return backed_bytes() + chunks * chunk_bytes <= capacity_bytes_;
+    const std::uint64_t given_up = give_up_idle(chunks, may_stitch(request), beside).value_or(0);
+    gave_up_ |= !enough && given_up > 0;
+    return backed_bytes() + chunks * large_->chunk_bytes() <= capacity_bytes_;
+}
+
+template <HeapBacking Backing>
+bool Heap<Backing>::has_room_for(std::uint64_t chunks) const noexcept {
+    const std::uint64_t size_bytes = chunks * large_->chunk_bytes();
+    return backed_bytes() + size_bytes <= capacity_bytes_ &&
+           (options_.budget == nullptr || options_.budget->has(size_bytes));
 }
 
 // Others use the device, too, and it may have less than the budget says: then what lies idle here
@@ -379,6 +307,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
                            backed.error().code() == Errc::out_of_memory);
     };
     if (no_more() && give_up_idle(chunks, false, beside).value_or(0) > 0) {
+        gave_up_ = true;
         backed = back_once();
     }
     // What was given up and is not used again here is another heap's to take.

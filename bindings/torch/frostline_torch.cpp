@@ -116,6 +116,7 @@ void frostline_torch_memory_fraction(double fraction, int device) {
 }
 
 void* frostline_torch_base_alloc(void* address, size_t* size) {
+    if (size != nullptr) *size = 0;
     const TorchDevice* const owner = allocator().owner(address);
     if (owner == nullptr) return address;
     const auto block = owner->block_at(address);

@@ -91,13 +91,14 @@ Result<void*> TorchDevice::allocate(std::uint64_t size_bytes, CUstream stream) n
     if (route_count_.load(std::memory_order_acquire) != 0) pool = pool_for(stream);
     auto block = allocate_from(pool.get(), size_bytes, stream);
     if (!block && block.error().code() == Errc::no_space) {
-        retries_.fetch_add(1, std::memory_order_relaxed);
         // A pool has no way to the memory that lies idle in the device's heap, and neither has any
         // to that of pools that ended.
         const std::uint64_t given_up =
             end_unused_pools() + (pool ? heap_->trim(true).value_or(0) : 0);
         if (given_up > 0) block = allocate_from(pool.get(), size_bytes, stream);
-        if (!block) {
+        if (block) {
+            budget_.note_retry();
+        } else {
             out_of_memory_.fetch_add(1, std::memory_order_relaxed);
             block = with_pools(block.error());
         }
@@ -198,13 +199,16 @@ frostline_torch_statistics TorchDevice::statistics() const noexcept {
     all.allocations = allocations_.read();
     all.allocated_bytes = allocated_bytes_.read();
     const std::uint64_t used = budget_.used_bytes();
+    // What a reset noted is read first: so it is never more than what there is now.
+    const std::uint64_t taken_before = taken_before_reset_.load(std::memory_order_acquire);
+    const std::uint64_t retries_before = retries_before_reset_.load(std::memory_order_acquire);
     const std::uint64_t taken_ever = budget_.taken_bytes();
-    const std::uint64_t taken = taken_ever - taken_before_reset_.load(std::memory_order_relaxed);
+    const std::uint64_t taken = taken_ever - taken_before;
     const std::uint64_t freed_ever = taken_ever > used ? taken_ever - used : 0;
     const std::uint64_t freed_before = freed_before_reset_.load(std::memory_order_relaxed);
     all.reserved_bytes = {used, budget_.peak_bytes(), taken,
                           freed_ever > freed_before ? freed_ever - freed_before : 0};
-    all.retries = retries_.load(std::memory_order_relaxed);
+    all.retries = budget_.retries() - retries_before;
     all.out_of_memory = out_of_memory_.load(std::memory_order_relaxed);
     all.budget_bytes = budget_.limit_bytes();
     all.pending_bytes = heap_->statistics().pending;
@@ -231,9 +235,9 @@ void TorchDevice::reset_accumulated() noexcept {
     allocated_bytes_.reset_accumulated();
     const std::uint64_t taken = budget_.taken_bytes();
     const std::uint64_t used = budget_.used_bytes();
-    taken_before_reset_.store(taken, std::memory_order_relaxed);
+    taken_before_reset_.store(taken, std::memory_order_release);
     freed_before_reset_.store(taken > used ? taken - used : 0, std::memory_order_relaxed);
-    retries_.store(0, std::memory_order_relaxed);
+    retries_before_reset_.store(budget_.retries(), std::memory_order_release);
     out_of_memory_.store(0, std::memory_order_relaxed);
 }
 

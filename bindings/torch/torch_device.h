@@ -94,10 +94,10 @@ class TorchDevice {
     std::unique_ptr<DeviceHeap> heap_;
     TorchFigure allocations_;
     TorchFigure allocated_bytes_;
-    std::atomic<std::uint64_t> retries_{0};
     std::atomic<std::uint64_t> out_of_memory_{0};
     std::atomic<std::uint64_t> taken_before_reset_{0};  // of the budget
     std::atomic<std::uint64_t> freed_before_reset_{0};
+    std::atomic<std::uint64_t> retries_before_reset_{0};
     std::atomic<std::size_t> route_count_{0};  // written under the lock
     std::atomic<std::size_t> pool_count_{0};
 

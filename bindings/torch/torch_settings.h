@@ -14,11 +14,12 @@ struct TorchSettings {
 };
 
 /// `settings` with what the texts say; null or empty leaves a value as it is. Sizes as in
-/// parse_byte_size(). Errors: invalid_argument (names the text, and what it should be).
+/// parse_byte_size(). Errors: invalid_argument (whose value it is, the text, and what is allowed).
 Result<TorchSettings> with_torch_texts(TorchSettings settings, const char* budget,
                                        const char* chunk) noexcept;
 
-/// What FROSTLINE_TORCH_BUDGET and FROSTLINE_TORCH_CHUNK say. Errors: as above.
+/// What FROSTLINE_TORCH_BUDGET and FROSTLINE_TORCH_CHUNK say. Errors: as above, and of any other
+/// name that begins with FROSTLINE_TORCH_, because a misspelt budget would be none.
 Result<TorchSettings> torch_settings_from_environment() noexcept;
 
 }  // namespace frostline

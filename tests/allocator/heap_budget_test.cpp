@@ -34,6 +34,18 @@ TEST(HeapBudget, ALoweredLimitOnlyLetsItShrink) {
     EXPECT_FALSE(budget.take(1));
 }
 
+TEST(HeapBudget, SaysWhatItHasAndTakesNothing) {
+    HeapBudget budget(100);
+    EXPECT_TRUE(budget.has(100));
+    ASSERT_TRUE(budget.take(60));
+    EXPECT_TRUE(budget.has(40));
+    EXPECT_FALSE(budget.has(41));
+    budget.set_limit(50);
+    EXPECT_FALSE(budget.has(0)) << "it is exceeded already";
+    EXPECT_FALSE(budget.has(UINT64_MAX));
+    EXPECT_EQ(budget.used_bytes(), 60U);
+}
+
 TEST(HeapBudget, ThreadsNeverExceedItTogether) {
     HeapBudget budget(1000);
     std::vector<std::thread> threads;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -345,6 +346,33 @@ TEST(CppTensorBuffer, GivesItsBlockAway) {
     EXPECT_FALSE(buffer);
     EXPECT_EQ(live_blocks(memory), 1U);
     EXPECT_TRUE(memory.free(block, 1000));
+}
+
+// How often a child that goes on after std::bad_alloc is told why, on standard error.
+void use_containers_in_a_child(const HostMemory& memory) {
+    int thrown = 0;
+    memory_resource resource(memory);
+    for (int i = 0; i < 3; ++i) {
+        try {
+            std::vector<int, allocator<int>> numbers(100, 0, allocator<int>(memory));
+        } catch (const std::bad_alloc&) {
+            ++thrown;
+        }
+        try {
+            std::pmr::vector<int> numbers(100, 0, &resource);
+        } catch (const std::bad_alloc&) {
+            ++thrown;
+        }
+    }
+    std::fprintf(stderr, "thrown %d times\n", thrown);
+    std::_Exit(0);
+}
+
+TEST(CppContainers, TellAForkedChildOnceWhyItHasNoMemory) {
+    const HostMemory memory = open();
+    GTEST_FLAG_SET(death_test_style, "fast");  // the child is forked, with the heap
+    EXPECT_EXIT(use_containers_in_a_child(memory), testing::ExitedWithCode(0),
+                "^frostline: memory belongs to [^\n]*forked child[^\n]*\nthrown 6 times\n$");
 }
 
 }  // namespace

@@ -40,10 +40,40 @@ TEST(TorchAllocator, SettingsAreReadOrRefused) {
     EXPECT_EQ(allocator.configure(nullptr, "3MiB").error().code(), Errc::invalid_argument);
     EXPECT_EQ(allocator.configure("1MiB", "2MiB").error().code(), Errc::invalid_argument);
     EXPECT_TRUE(allocator.configure("1GiB", nullptr).has_value());
-    const EnvironmentVariable budget("FROSTLINE_TORCH_BUDGET", "much");
-    const auto wrong = torch_settings_from_environment();
-    ASSERT_FALSE(wrong.has_value());
-    EXPECT_THAT(wrong.error().message(), testing::HasSubstr("much"));
+    EXPECT_EQ(allocator.configure("0", nullptr).error().code(), Errc::invalid_argument);
+}
+
+// What is said of the settings in the environment.
+std::string refusal_of(const char* name, const char* value) {
+    const EnvironmentVariable variable(name, value);
+    const auto read = torch_settings_from_environment();
+    return read ? std::string() : read.error().message();
+}
+
+TEST(TorchAllocator, AWrongVariableIsNamedWithItsValueAndWhatIsAllowed) {
+    using testing::AllOf;
+    using testing::HasSubstr;
+    EXPECT_THAT(refusal_of("FROSTLINE_TORCH_BUDGET", "much"),
+                AllOf(HasSubstr("FROSTLINE_TORCH_BUDGET"), HasSubstr("'much'"), HasSubstr("GiB")));
+    EXPECT_THAT(
+        refusal_of("FROSTLINE_TORCH_BUDGET", "1MiB"),
+        AllOf(HasSubstr("FROSTLINE_TORCH_BUDGET"), HasSubstr("'1MiB'"), HasSubstr("2.0 MiB")));
+    EXPECT_THAT(
+        refusal_of("FROSTLINE_TORCH_CHUNK", "3MiB"),
+        AllOf(HasSubstr("FROSTLINE_TORCH_CHUNK"), HasSubstr("'3MiB'"), HasSubstr("power of two")));
+    EXPECT_EQ(refusal_of("FROSTLINE_TORCH_CHUNK", "4MiB"), "");
+    EXPECT_EQ(refusal_of("FROSTLINE_TORCH_CHUNK", ""), "");
+}
+
+TEST(TorchAllocator, AnUnknownVariableIsNamedWithThoseThatThereAre) {
+    EXPECT_THAT(refusal_of("FROSTLINE_TORCH_BUGDET", "1GiB"),
+                testing::AllOf(testing::HasSubstr("FROSTLINE_TORCH_BUGDET"),
+                               testing::HasSubstr("FROSTLINE_TORCH_BUDGET"),
+                               testing::HasSubstr("FROSTLINE_TORCH_CHUNK")));
+    EXPECT_NE(refusal_of("FROSTLINE_TORCH_", ""), "");
+    const EnvironmentVariable variable("FROSTLINE_TORCH_CHUNKS", "4MiB");
+    TorchAllocator allocator;
+    EXPECT_EQ(allocator.configure("1GiB", "2MiB").error().code(), Errc::invalid_argument);
 }
 
 TEST(TorchAllocator, SettingsStandOnceMemoryIsInUse) {
@@ -150,6 +180,49 @@ TEST(TorchAllocator, ABudgetHoldsAndAFailureIsCounted) {
     blocks.back() = machine.allocate(2 * kMi, nullptr);
     for (const CUdeviceptr each : blocks) machine.free(each, 2 * kMi);
     EXPECT_EQ(machine.device().statistics().reserved_bytes.peak, 16 * kMi);
+}
+
+// As PyTorch has it: what was served at once, from idle memory or new, is none, and neither is what
+// failed.
+TEST(TorchAllocator, ARetryIsWhatWasServedOnlyAfterMemoryWasGivenUp) {
+    TorchMachine machine("memory=64MiB", "16MiB");
+    const auto retries = [&] { return machine.device().statistics().retries; };
+    machine.free(machine.allocate(16 * kMi, nullptr), 16 * kMi);
+    machine.free(machine.allocate(16 * kMi, nullptr), 16 * kMi);
+    EXPECT_EQ(retries(), 0U);
+    const CUdeviceptr small = machine.allocate(kMi / 16, nullptr);  // lies in chunks of its own
+    EXPECT_EQ(retries(), 1U);
+    EXPECT_EQ(machine.refused(15 * kMi, nullptr), Errc::no_space);
+    EXPECT_EQ(machine.refused(17 * kMi, nullptr), Errc::no_space);
+    EXPECT_EQ(retries(), 1U);
+    EXPECT_EQ(machine.device().statistics().out_of_memory, 2U);
+    machine.free(small, kMi / 16);
+    machine.device().reset_accumulated();
+    EXPECT_EQ(retries(), 0U);
+}
+
+TEST(TorchAllocator, ARequestThatHadToWaitForAStreamIsARetry) {
+    TorchMachine machine("memory=64MiB", "8MiB");
+    CUstream home = machine.stream();
+    CUstream other = machine.stream();
+    const CUdeviceptr block = machine.allocate(6 * kMi, home);
+    CUdeviceptr next = 0;
+    {
+        StreamGate gate(other);
+        ASSERT_TRUE(machine.device().record_stream(reinterpret_cast<void*>(block), other));
+        machine.free(block, 6 * kMi);
+        const std::uint64_t before = machine.emulator().calls("cuEventSynchronize");
+        std::thread opener([&] {  // once the heap waits
+            while (machine.emulator().calls("cuEventSynchronize") == before) {
+                std::this_thread::yield();
+            }
+            gate.open();
+        });
+        next = machine.allocate(6 * kMi, home);
+        opener.join();
+    }
+    EXPECT_EQ(machine.device().statistics().retries, 1U);
+    machine.free(next, 6 * kMi);
 }
 
 TEST(TorchAllocator, AFractionOfTheMemoryIsABudget) {

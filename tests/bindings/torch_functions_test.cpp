@@ -69,6 +69,8 @@ void use_everything() {
     MUST(size == 3 * kMi);
     int theirs = 0;
     MUST(frostline_torch_base_alloc(&theirs, &size) == &theirs);
+    MUST(size == 0);
+    MUST(frostline_torch_base_alloc(&theirs, nullptr) == &theirs);
     frostline_torch_record_stream(&theirs, nullptr);
     MUST(statistics(1).allocated_bytes.current == 3 * kMi);
     MUST(statistics(0).budget_bytes == 0);
@@ -81,6 +83,9 @@ void use_everything() {
     frostline_torch_memory_fraction(2.0, 1);
     MUST(std::string(frostline_last_error()).find("fraction") != std::string::npos);
     frostline_torch_free(block, 3 * kMi, 1, nullptr);
+    size = 1;
+    MUST(frostline_torch_base_alloc(block, &size) == block);  // lives no longer
+    MUST(size == 0);
     frostline_torch_reset();
     MUST(statistics(1).reserved_bytes.current == 0);
     MUST(frostline_torch_reset_peaks(1) == 0);

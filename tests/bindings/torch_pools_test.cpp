@@ -89,6 +89,7 @@ TEST(TorchPools, IdleMemoryMovesBetweenTheDevicesHeapsUnderOneBudget) {
     machine.free(machine.allocate(14 * kMi, nullptr), 14 * kMi);
     ASSERT_TRUE(machine.device().begin_pool(kPool, always));
     const CUdeviceptr pooled = machine.allocate(10 * kMi, nullptr);
+    EXPECT_EQ(machine.device().statistics().retries, 1U);
     EXPECT_EQ(machine.refused(8 * kMi, nullptr), Errc::no_space);
     ASSERT_TRUE(machine.device().end_pool(kPool));
     EXPECT_EQ(machine.refused(8 * kMi, nullptr), Errc::no_space);
@@ -99,6 +100,7 @@ TEST(TorchPools, IdleMemoryMovesBetweenTheDevicesHeapsUnderOneBudget) {
     EXPECT_THAT(refused.error().message(), testing::HasSubstr("10.00 by memory pools"));
     ASSERT_TRUE(machine.device().release_pool(kPool));
     machine.free(machine.allocate(14 * kMi, nullptr), 14 * kMi);
+    EXPECT_EQ(machine.device().statistics().retries, 2U);
     EXPECT_EQ(machine.device().statistics().pools, 0U);
 }
 

@@ -2,13 +2,14 @@
 in docs/linking.md are such programs.
 
 Settings, from the environment: FROSTLINE_BUILD_DIR, the build that is installed; CC and CXX, its
-compilers; FROSTLINE_EMULATOR, a driver for the examples that use a GPU.
+compilers. What uses a GPU runs on the emulated driver that is installed.
 """
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -17,8 +18,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = os.environ["FROSTLINE_BUILD_DIR"]
 CC, CXX = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
+# The room is 1,664 bytes where this was written, and less with PyTorch loaded.
+MOST_TLS_BYTES = 576
+HOG_TLS_BYTES = 128
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^    (\S.*)$", re.MULTILINE)
 
 
 class ConsumerTest(unittest.TestCase):
@@ -41,6 +46,7 @@ class ConsumerTest(unittest.TestCase):
         cls.left_over = [path for path in staged.rglob("*") if not path.is_dir()]
         cls.library = next(cls.prefix.rglob("libfrostline.so"))
         cls.lib_dir = cls.library.parent
+        cls.emulator = cls.lib_dir / "frostline" / "libfrostline_emulator.so"
 
     def folder(self):
         return Path(tempfile.mkdtemp(dir=self.scratch))
@@ -69,7 +75,7 @@ class ConsumerTest(unittest.TestCase):
         return build
 
     def run_with_driver(self, program):
-        return self.run_ok(program, FROSTLINE_CUDA_DRIVER=os.environ["FROSTLINE_EMULATOR"])
+        return self.run_ok(program, FROSTLINE_CUDA_DRIVER=str(self.emulator))
 
     def test_a_cmake_project_is_built_and_runs(self):
         build = self.build_with_cmake(HERE)
@@ -120,23 +126,108 @@ class ConsumerTest(unittest.TestCase):
         self.run_ok(self.prefix / "bin" / "frostline", "--version")
 
     def test_the_examples_of_the_documentation_work(self):
+        """As a reader uses them: each in a folder of its own, with the commands beside it."""
         text = (ROOT / "docs" / "linking.md").read_text()
         examples = {}
         for language, code in FENCE.findall(text):
             examples.setdefault(language, []).append(code)
         self.assertEqual({name: len(codes) for name, codes in examples.items()},
                          {"cpp": 2, "cmake": 1, "c": 1})
+        commands = [command.replace("/opt/frostline", str(self.prefix))
+                    for command in COMMAND.findall(FENCE.sub("", text))]
+        self.assertEqual([command.split()[0].split("=")[0] for command in commands],
+                         ["cmake", "cmake", "FROSTLINE_CUDA_DRIVER", "export", "cc"])
+        _install, build, run_emulated, path, compile_c = commands
         for code in examples["cpp"]:
-            source = self.folder()
-            (source / "example.cpp").write_text(code)
-            (source / "CMakeLists.txt").write_text(examples["cmake"][0])
-            self.run_with_driver(self.build_with_cmake(source) / "example")
-        source = self.folder() / "example.c"
-        source.write_text(examples["c"][0])
-        program = source.with_suffix("")
-        self.run_ok(CC, "-std=c11", *WARNINGS, source, *self.pkg_config("--cflags", "--libs"),
+            folder = self.folder()
+            (folder / "example.cpp").write_text(code)
+            (folder / "CMakeLists.txt").write_text(examples["cmake"][0])
+            self.run_ok("bash", "-ec", f"cd {folder}\n{build}\n{run_emulated}")
+        torch = (ROOT / "docs" / "pytorch.md").read_text()
+        of_torch = [code for language, code in FENCE.findall(torch) if language == "c"]
+        self.assertEqual(len(of_torch), 1)
+        for code in examples["c"] + of_torch:
+            folder = self.folder()
+            (folder / "example.c").write_text(code)
+            self.run_ok("bash", "-ec", f"cd {folder}\n{path}\n{compile_c} {' '.join(WARNINGS)}\n"
+                        f"{run_emulated.replace('build/', './')}")
+
+    def test_what_a_program_recorded_is_replayed(self):
+        bench = Path(BUILD) / "bin" / "frostline_bench"
+        if not bench.exists():
+            self.skipTest("built without the benchmarks")
+        text = (ROOT / "docs" / "heaps.md").read_text()
+        [(language, code)] = FENCE.findall(text)
+        self.assertEqual(language, "cpp")
+        [command] = COMMAND.findall(FENCE.sub("", text))
+        folder = self.folder()
+        source, program = folder / "example.cpp", folder / "example"
+        source.write_text(code)
+        self.run_ok(CXX, "-std=c++20", *WARNINGS, source, *self.pkg_config("--cflags", "--libs"),
                     f"-Wl,-rpath,{self.lib_dir}", "-o", program)
-        self.run_ok(program)
+        command = command.replace("./run bench", str(bench))
+        said = self.run_ok("bash", "-ec", f"cd {folder}\n{program}\n{command}")
+        self.assertIn("steps: mapped", said)
+        recording = folder / "steps.allocs"
+        for content, complaint in (("", "does not begin"),
+                                   ("frostline-allocs 1\n", "no allocations"),
+                                   ("frostline-allocs 1\na 1 512\nf 2\n", ":3: "),
+                                   ("frostline-allocs 1\na 1 many\n", ":2: "),
+                                   ("frostline-allocs 1\nb 1\n", ":2: "),
+                                   ("frostline-allocs 1\na 1 0\n", ":2: ")):
+            recording.write_text(content)
+            done = subprocess.run([bench, "heaps", "--allocs", recording],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, content)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertIn(complaint, done.stderr)
+        for arguments in (["heaps", "--allocs"], ["heaps", "--allocs", "a", "--allocs", "b"],
+                          ["tiers", "--allocs", recording], ["heaps", "--allocs", folder / "none"]):
+            done = subprocess.run([bench, *arguments], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def load(self, *libraries, **environment):
+        """Loads them one after the other into a Python that runs already, and nothing else."""
+        script = "import ctypes, sys\nfor path in sys.argv[1:]: ctypes.CDLL(path)"
+        return subprocess.run([sys.executable, "-c", script, *map(str, libraries)],
+                              capture_output=True, text=True, env={**os.environ, **environment})
+
+    def test_a_program_that_runs_can_load_the_library(self):
+        """The loader keeps some room for thread-local data of libraries that come late. This one
+        takes little of it, and where others left nothing the documented remedies help.
+        """
+        self.assertEqual(self.load(self.library).stderr, "")
+        size_bytes = sum(int(line.split()[5], 16)
+                         for line in self.run_ok("readelf", "-lW", self.library).splitlines()
+                         if line.split()[:1] == ["TLS"])
+        self.assertTrue(0 < size_bytes <= MOST_TLS_BYTES, size_bytes)
+        hogs = self.libraries_that_fill_the_room()
+        self.assertGreater(len(hogs) * HOG_TLS_BYTES, 2 * MOST_TLS_BYTES)
+        message = "cannot allocate memory in static TLS block"
+        self.assertIn(message, self.load(*hogs, self.library).stderr)
+        remedies = {"LD_PRELOAD": str(self.library),
+                    "GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=4096"}
+        for name, value in remedies.items():
+            self.assertEqual(self.load(*hogs, self.library, **{name: value}).stderr, "", name)
+        text = (ROOT / "docs" / "linking.md").read_text()
+        for words in (message, "LD_PRELOAD", remedies["GLIBC_TUNABLES"]):
+            self.assertIn(words, text)
+
+    def libraries_that_fill_the_room(self):
+        """As many with thread-local data as one Python can load."""
+        source = self.folder() / "hog.c"
+        source.write_text(f"__thread char hog[{HOG_TLS_BYTES}] "
+                          '__attribute__((tls_model("initial-exec"))) = {1};\n'
+                          "char* use(void) { return hog; }\n")
+        first = source.with_suffix(".so")
+        self.run_ok(CC, "-shared", "-fPIC", source, "-o", first)
+        hogs = [first]
+        while self.load(*hogs).returncode == 0:
+            hogs.append(first.with_name(f"hog{len(hogs)}.so"))
+            shutil.copy(first, hogs[-1])
+            self.assertLess(len(hogs), 100, "the loader's room is never used up")
+        return hogs[:-1]
 
 
 if __name__ == "__main__":

@@ -95,6 +95,25 @@ class StandIn:
     def cudaMemGetInfo(self, _device):  # noqa: N802: CUDA's name
         return self.free_bytes, self.total_bytes
 
+    def add_pools(self):
+        """Pools as torch.cuda has them, each with an allocator of its own for what a program
+        allocates in it, which it gives back at once."""
+        from contextlib import contextmanager
+
+        class MemPool:
+            def __init__(self, allocator):
+                assert isinstance(allocator, PoolAllocator)
+                self.allocator = allocator
+
+        @contextmanager
+        def use_mem_pool(pool):
+            block = pool.allocator.malloc(1 << 20)
+            assert block
+            yield
+            pool.allocator.raw_delete(block)
+
+        torch.cuda.MemPool, torch.cuda.use_mem_pool = MemPool, use_mem_pool
+
     def initialize(self):
         """As the first tensor on a GPU does."""
         torch.cuda._initialized = True

@@ -3,6 +3,7 @@
 What is enabled holds until its process ends, so each test plays its scene in a process of its own.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from emulated_cuda import LIBRARY
 import frostline
 
 HERE = Path(__file__).resolve().parent
+DOCUMENTATION = HERE.parents[1] / "docs" / "pytorch.md"
 
 OPENING = f"""
 import sys, warnings
@@ -73,6 +75,28 @@ except frostline.Error as error:
 else:
     raise AssertionError("enabled twice")
 """)
+
+
+def test_what_is_wrong_in_the_environment_is_named(play, monkeypatch):
+    monkeypatch.setenv("FROSTLINE_TORCH_BUGDET", "64MiB")
+    play("""
+cuda = StandIn()
+refused(frostline.InvalidArgument, "FROSTLINE_TORCH_BUGDET is no setting")
+refused(frostline.InvalidArgument, "FROSTLINE_TORCH_BUDGET", budget="64MiB")
+""")
+    monkeypatch.delenv("FROSTLINE_TORCH_BUGDET")
+    monkeypatch.setenv("FROSTLINE_TORCH_CHUNK", "3MiB")
+    play("""
+cuda = StandIn()
+refused(frostline.InvalidArgument, "FROSTLINE_TORCH_CHUNK: '3MiB' is no chunk")
+""")
+
+
+def test_the_examples_of_the_documentation_run(play):
+    examples = re.findall(r"^```python\n(.*?)^```$", DOCUMENTATION.read_text(), re.M | re.S)
+    assert len(examples) == 2
+    for example in examples:
+        play("cuda = StandIn()\ncuda.add_pools()\n" + example)
 
 
 def test_all_hooks_are_set_to_the_functions(play):

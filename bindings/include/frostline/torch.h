@@ -9,7 +9,9 @@
  * What goes wrong is told by frostline_last_error(), and in one line on stderr where PyTorch takes
  * no error.
  *
- * FROSTLINE_TORCH_BUDGET and FROSTLINE_TORCH_CHUNK say what frostline_torch_configure() says.
+ * FROSTLINE_TORCH_BUDGET and FROSTLINE_TORCH_CHUNK say what frostline_torch_configure() says. Other
+ * names that begin so are refused, as wrong values are: by frostline_torch_configure() where it is
+ * called, else by the first allocation.
  */
 #ifndef FROSTLINE_TORCH_H
 #define FROSTLINE_TORCH_H
@@ -54,8 +56,8 @@ FROSTLINE_EXPORT void frostline_torch_reset(void);
 /* For set_memory_fraction_fn: the budget is this part of the GPU's memory, and at most what was
  * configured. */
 FROSTLINE_EXPORT void frostline_torch_memory_fraction(double fraction, int device);
-/* For set_base_alloc_fn: the living block that the address lies in, and its size; what is not ours
- * is its own base. */
+/* For set_base_alloc_fn: the living block that the address lies in, and its size. Where there is
+ * none, because the block was freed or is not ours, the address itself and a size of 0. */
 FROSTLINE_EXPORT void* frostline_torch_base_alloc(void* address, size_t* size);
 /* For set_record_stream_fn. */
 FROSTLINE_EXPORT void frostline_torch_record_stream(void* block, struct CUstream_st* stream);
@@ -87,7 +89,8 @@ typedef struct frostline_torch_statistics {
     frostline_torch_figure allocations;     /* how many */
     frostline_torch_figure allocated_bytes; /* as asked for */
     frostline_torch_figure reserved_bytes;  /* mapped, by all heaps of the GPU */
-    uint64_t retries;       /* allocations that needed memory of the GPU's other heaps */
+    uint64_t retries;       /* allocations that were served, but only after cached memory was given
+                               up for them, or streams were waited for */
     uint64_t out_of_memory; /* allocations that failed */
     uint64_t pending_bytes; /* freed, while other streams may use them */
     uint64_t pools;         /* memory pools with a heap */

@@ -8,7 +8,15 @@ brings them back in time. torch is imported when offload is first used, and not 
 
 import importlib
 
-from ._core import Error, InvalidArgument, NoSpace, __version__, format_byte_size, parse_byte_size
+from . import _loading
+
+try:
+    from ._core import (Error, InvalidArgument, NoSpace, __version__, format_byte_size,
+                        parse_byte_size)
+except ImportError as error:
+    if (words := _loading.remedy(error)) is None:
+        raise
+    raise ImportError(words, name=error.name, path=error.path) from None
 
 __all__ = [
     "Error",

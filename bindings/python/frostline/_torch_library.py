@@ -6,7 +6,7 @@ PyTorch gets the addresses of these functions and calls them without Python.
 import ctypes
 from pathlib import Path
 
-from . import _core
+from . import _core, _loading
 from ._core import Error, InvalidArgument
 
 # Symbols of libfrostline.so are found through what links it.
@@ -92,25 +92,26 @@ def live(device):
 
 
 def c10():
-    """The library on PyTorch's own types, or None: PyTorch's headers were not there when Frostline
-    was built, or were of another version than the PyTorch that runs.
+    """The library on PyTorch's own types. Raises Error where it cannot be loaded: PyTorch's headers
+    were not there when Frostline was built, or were of another version than the PyTorch that runs.
     """
     try:
         library = ctypes.CDLL(str(_C10_PATH))
-    except OSError:
-        return None
+    except OSError as error:
+        raise Error(_loading.remedy(error) or "Frostline was not built for this PyTorch: build it "
+                    "with FROSTLINE_PYTHON set to this interpreter") from error
     library.frostline_c10_last_error.restype = ctypes.c_char_p
     return library
 
 
 def raise_when_out_of_memory():
-    """From now on a failed allocation is an exception. Says whether PyTorch will know it as its own
-    OutOfMemoryError; else it is a RuntimeError.
+    """From now on a failed allocation is an exception: PyTorch's own OutOfMemoryError, or else a
+    RuntimeError, and then it says why.
     """
-    library = c10()
-    if library is None:
-        handler = _library.frostline_torch_throw_out_of_memory
-    else:
-        handler = library.frostline_c10_raise_out_of_memory
+    why = None
+    try:
+        handler = c10().frostline_c10_raise_out_of_memory
+    except Error as error:
+        handler, why = _library.frostline_torch_throw_out_of_memory, str(error)
     _library.frostline_torch_on_out_of_memory(ctypes.cast(handler, ctypes.c_void_p))
-    return library is not None
+    return why

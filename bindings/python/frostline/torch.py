@@ -59,7 +59,9 @@ def enable(budget=None, chunk=None):
 
     ``budget``: the most that it takes of each GPU ("20GiB", or bytes); by default what is free
     there when it is first used. ``chunk``: the pieces that memory is taken in (default "2MiB").
-    Raises Error: PyTorch has no CUDA, has used a GPU already, or this was called before.
+    Raises Error: PyTorch has no CUDA, has used a GPU already, or this was called before; and
+    InvalidArgument: a value is wrong, here or in FROSTLINE_TORCH_BUDGET and FROSTLINE_TORCH_CHUNK,
+    or the environment has another name that begins so.
     """
     global _process_wide
     if _process_wide is not None:
@@ -77,9 +79,9 @@ def enable(budget=None, chunk=None):
         raise Error(f"PyTorch keeps its allocator ({error}): call frostline.torch.enable() before "
                     "the GPU is used, and no other allocator") from error
     _process_wide = made
-    if not _library.raise_when_out_of_memory():
-        warnings.warn("Frostline was not built for this PyTorch: out of memory will be a "
-                      "RuntimeError, and no torch.cuda.OutOfMemoryError", stacklevel=2)
+    if why := _library.raise_when_out_of_memory():
+        warnings.warn("out of memory will be a RuntimeError, and no torch.cuda.OutOfMemoryError: "
+                      + why, stacklevel=2)
     _torch_statistics.install()
 
 
@@ -96,9 +98,6 @@ def enable_cpu(budget=None):
     was called before.
     """
     library = _library.c10()
-    if library is None:
-        raise Error("Frostline was not built for this PyTorch: build it with FROSTLINE_PYTHON set "
-                    "to this interpreter")
     capacity = 0 if budget is None else parse_byte_size(str(budget))
     if library.frostline_c10_use_for_cpu(ctypes.c_uint64(capacity)) != 0:
         raise Error(library.frostline_c10_last_error().decode("utf-8", "replace"))
@@ -107,7 +106,8 @@ def enable_cpu(budget=None):
 def cpu_stats():
     """Of the heap of CPU tensors: bytes that live and that are mapped, and allocations so far."""
     figures = [ctypes.c_uint64() for _ in range(3)]
-    library = _library.c10()
-    if library is not None:
-        library.frostline_c10_cpu_statistics(*map(ctypes.byref, figures))
+    try:
+        _library.c10().frostline_c10_cpu_statistics(*map(ctypes.byref, figures))
+    except Error:
+        pass  # there is no such heap
     return dict(zip(("live_bytes", "mapped_bytes", "allocations"), (f.value for f in figures)))
