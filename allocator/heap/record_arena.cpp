@@ -28,8 +28,8 @@ RecordArena::RecordArena(std::byte* base, std::size_t size_bytes) noexcept
 Result<std::unique_ptr<RecordArena>> RecordArena::create() noexcept {
     int refused = 0;
     for (std::size_t size = kMostBytes; size >= kLeastBytes; size /= 2) {
-        void* const base = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* const base =
+            mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) {
             refused = errno;
             continue;
@@ -53,10 +53,21 @@ void* RecordArena::take(std::size_t size_bytes) noexcept {
         vacant_[index] = vacant->next;
         return vacant;
     }
-    if (size_bytes_ - next_ < index * kRecordBytes) return nullptr;
+    if (!open_up_to(next_ + index * kRecordBytes)) return nullptr;
     void* const record = base_ + next_;
     next_ += index * kRecordBytes;
     return record;
+}
+
+// Refused is what lies beyond the reserved addresses, and what the system has no memory for now.
+bool RecordArena::open_up_to(std::size_t end) noexcept {
+    if (end <= open_bytes_) return true;
+    if (end > size_bytes_) return false;
+    // One step is enough: the size is whole steps, and no record is larger than one.
+    static_assert(kLeastBytes % kStepBytes == 0 && kLargestRecord <= kStepBytes);
+    if (mprotect(base_ + open_bytes_, kStepBytes, PROT_READ | PROT_WRITE) != 0) return false;
+    open_bytes_ += kStepBytes;
+    return true;
 }
 
 void RecordArena::give(void* record, std::size_t size_bytes) noexcept {
