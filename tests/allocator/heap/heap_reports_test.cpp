@@ -6,11 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,6 +107,20 @@ TEST_F(HeapReports, AnAddressInsideABlockIsToldWithTheBlock) {
         const std::string after = refused(heap_->free(at(block, each.distance))).message();
         if (each.size <= kLargestSlot) EXPECT_THAT(after, HasSubstr("freed already")) << after;
     }
+}
+
+TEST_F(HeapReports, AnAddressInsideAWindowIsToldWithTheWindow) {
+    make({kChunk, 64, 16, 64, 4});
+    void* const first = get(2 * kChunk);
+    void* const gap = get(kChunk);
+    put(first);
+    void* const window = get(3 * kChunk);
+    ASSERT_GE(number(window), memory_->addresses().windows());
+    EXPECT_THAT(refused(heap_->free(at(window, kChunk + 512))).message(),
+                HasSubstr(fmt::format("lies {} bytes inside another, at {}, of {} bytes",
+                                      kChunk + 512, window, 3 * kChunk)));
+    put(window);
+    put(gap);
 }
 
 TEST_F(HeapReports, AnAddressInNoBlockIsToldAsSuch) {
