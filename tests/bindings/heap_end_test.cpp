@@ -186,7 +186,7 @@ TEST(HeapEnd, BlocksComeBackOnAllThreadsWhileTheOwnerGoes) {
 
 // Threads that have no block call on: each call is served or refused as closed.
 TEST(HeapEnd, CallsBesideTheEndAreServedOrRefused) {
-    for (int round = 0; round < 100; ++round) {
+    for (int round = 0; round < 30; ++round) {
         HostMemory memory = open();
         frostline_heap* const heap = memory.get();
         std::barrier begin(3);

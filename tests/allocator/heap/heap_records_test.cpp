@@ -28,7 +28,7 @@ struct Mapped {
 // What /proc/self/maps has from `start` on, as far as mappings touch.
 Mapped mapped_from(const void* start) {
     Mapped found;
-    std::uint64_t next = reinterpret_cast<std::uintptr_t>(start);
+    auto next = reinterpret_cast<std::uint64_t>(start);
     const std::uint64_t end = next + (std::uint64_t{16} << 30);
     std::ifstream maps("/proc/self/maps");
     for (std::string line; next < end && std::getline(maps, line);) {

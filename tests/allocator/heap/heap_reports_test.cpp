@@ -105,7 +105,9 @@ TEST_F(HeapReports, AnAddressInsideABlockIsToldWithTheBlock) {
         // A slot stays with its thread, which knows what it was.
         put(block);
         const std::string after = refused(heap_->free(at(block, each.distance))).message();
-        if (each.size <= kLargestSlot) EXPECT_THAT(after, HasSubstr("freed already")) << after;
+        if (each.size <= kLargestSlot) {
+            EXPECT_THAT(after, HasSubstr("freed already"));
+        }
     }
 }
 
@@ -179,7 +181,9 @@ TEST(HeapPlacesText, LeavesOutWholeCallsAndCountsThem) {
         }
         const std::size_t left_out = 10 - calls;
         ASSERT_EQ(left_out == 0, story == all);
-        if (left_out > 0) ASSERT_THAT(story, HasSubstr("more"));
+        if (left_out > 0) {
+            ASSERT_THAT(story, HasSubstr("more"));
+        }
     }
     EXPECT_EQ(HeapPlaces::story({}), "");
     EXPECT_EQ(HeapPlaces::story({some_frames(1), {}}).substr(0, 13), "allocated at ");
