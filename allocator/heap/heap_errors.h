@@ -98,7 +98,9 @@ template <HeapBacking Backing>
 typename Heap<Backing>::Misuse Heap<Backing>::explain(
     std::uint64_t address, const std::uint64_t* size_bytes) const noexcept {
     const Found found = find(address);
-    if (found.record == nullptr) return explain_inside(address);
+    if (found.record == nullptr || HeapClock::number_in(found.record->birth) == 0) {
+        return explain_inside(address);
+    }
     const AllocationRecord& record = *found.record;
     if (record.state.load(std::memory_order_relaxed) != AllocationState::live) {
         return {
@@ -144,12 +146,14 @@ typename Heap<Backing>::Around Heap<Backing>::around(std::uint64_t address) cons
     const auto visit = [&](std::uint64_t start, const AllocationRecord& record) {
         // No slots come here: what they span is not what other blocks of their size do.
         const std::uint64_t bytes = block_bytes_for(record.size_bytes, kMostAlignment);
-        const bool known = record.state.load(std::memory_order_relaxed) != AllocationState::vacant;
+        const bool known = HeapClock::number_in(record.birth) != 0 &&
+                           record.state.load(std::memory_order_relaxed) != AllocationState::vacant;
         if (known && address - start < bytes) outer = {start, &record};
     };
     if (HeapSpan* const span = spans_->span_at(address); span != nullptr) {
         SlotSpans::for_each_slot(*span, [&](std::uint64_t start, const AllocationRecord& record) {
-            if (address - start < span->slot_bytes()) outer = {start, &record};
+            const bool known = HeapClock::number_in(record.birth) != 0;
+            if (known && address - start < span->slot_bytes()) outer = {start, &record};
         });
         return outer;
     }
