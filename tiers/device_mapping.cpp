@@ -45,15 +45,25 @@ Result<void> unmap_chunks(const CudaContext& context, CUdeviceptr address,
 
 Result<void> check_peers(const CudaContext& context, std::span<const int> peers) noexcept {
     const CudaDriver& driver = context.driver();
+    int count = 0;
+    if (!peers.empty()) {
+        FROSTLINE_TRY_VOID(driver.check("cuDeviceGetCount", driver.cuDeviceGetCount(&count)));
+    }
     for (const int peer : peers) {
         CUdevice handle = 0;
         int can = 0;
+        if (peer < 0 || peer >= count) {
+            return Error(Errc::invalid_argument, 0,
+                         "peers: there is no GPU {}: the driver has {}, counted from 0", peer,
+                         count);
+        }
         FROSTLINE_TRY_VOID(driver.check("cuDeviceGet", driver.cuDeviceGet(&handle, peer)));
         FROSTLINE_TRY_VOID(driver.check(
             "cuDeviceCanAccessPeer", driver.cuDeviceCanAccessPeer(&can, handle, context.handle())));
         if (can == 0) {
-            return Error(Errc::invalid_argument, 0, "GPU {} cannot reach the memory of GPU {}",
-                         peer, context.device());
+            return Error(Errc::invalid_argument, 0,
+                         "peers: GPU {} cannot reach the memory of GPU {}: leave it out", peer,
+                         context.device());
         }
     }
     return ok();

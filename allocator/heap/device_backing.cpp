@@ -30,7 +30,7 @@ Result<std::uint64_t> capacity_for(const DeviceBacking::Options& options) {
     if (wanted > total_bytes) {
         return Error(Errc::invalid_argument, 0,
                      "a heap of {} bytes exceeds the {} bytes of GPU {}: lower its capacity, or "
-                     "give 0 for what is free",
+                     "leave it out for what is free",
                      wanted, total_bytes, context.device());
     }
     if (wanted < options.chunk_bytes) {

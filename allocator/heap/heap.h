@@ -246,8 +246,20 @@ class Heap {
     Error out_of_records() const noexcept;
     Error no_room(const Request& request) const noexcept;
     Error misuse(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
-    Error explain(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
-    std::string story(std::uint64_t address) const noexcept;
+    // What is wrong with a call, and the block that it is about, if there is one.
+    struct Misuse {
+        Error error;
+        std::uint64_t block = 0;
+    };
+    static Error with_places(const Error& error, const HeapPlaces::Places& places) noexcept;
+    Misuse explain(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
+    Misuse explain_inside(std::uint64_t address) const noexcept;
+    // A block of which an address is a part.
+    struct Around {
+        std::uint64_t address = 0;  // 0: there is none
+        const AllocationRecord* record = nullptr;
+    };
+    Around around(std::uint64_t address) const noexcept;
 
     // Twice as much at a time, because reserve() takes no more than it is asked for.
     template <class Element>
@@ -265,7 +277,6 @@ class Heap {
     static_assert(kMostSmallBytes >= kSpanBytes);
     static constexpr std::uint64_t kFirstPatience = std::uint64_t{1} << 14;
     static constexpr std::uint64_t kBirthsAtOnce = 1024;
-    static constexpr int kOwnFrames = 1;
     static constexpr int kMostTries = 8;  // at making room for one request
     static constexpr std::uint64_t kMostAlignment = std::uint64_t{2} << 20;
     static constexpr std::int64_t kLeastPeakStepBytes = std::int64_t{1} << 20;

@@ -52,13 +52,13 @@ class HeapCaches : public std::enable_shared_from_this<HeapCaches> {
     /// thread is ending; it does without a cache then.
     HeapThread* enter() noexcept;
 
-    /// Calls `visit` with each cache, of whatever thread, while its thread is kept from it; the
-    /// caller holds no cache's lock. One barrier serves for all caches; all threads are kept from
-    /// theirs until the last was visited, so that what is read there is of one moment.
-    template <class Visit>
-    void for_each_locked(Visit&& visit) const {
+    /// Calls `act` while every thread is kept from its cache; the caller holds no cache's lock.
+    /// What is read there, and of blocks that caches hand out and take back, is of one moment. One
+    /// barrier serves for all caches.
+    template <class Act>
+    void while_locked(Act&& act) const {
         const std::lock_guard lock(mutex_);
-        // Gives all of them back, whatever `visit` throws.
+        // Gives all of them back, whatever `act` throws.
         struct Wanted {
             const std::vector<std::unique_ptr<ThreadCache>>& caches;
             ~Wanted() {
@@ -68,10 +68,15 @@ class HeapCaches : public std::enable_shared_from_this<HeapCaches> {
         for (const auto& cache : caches_) cache->lock.want();
         const Wanted wanted{caches_};
         process_barrier();
-        for (const auto& cache : caches_) {
-            cache->lock.wait_for_owner();
-            visit(*cache);
-        }
+        for (const auto& cache : caches_) cache->lock.wait_for_owner();
+        act();
+    }
+    /// Calls `visit` with each cache, of whatever thread, as while_locked() does.
+    template <class Visit>
+    void for_each_locked(Visit&& visit) const {
+        while_locked([&] {
+            for (const auto& cache : caches_) visit(*cache);
+        });
     }
 
    private:

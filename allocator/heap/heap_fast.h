@@ -110,13 +110,13 @@ template <HeapBacking Backing>
 template <HeapBacking Backing>
 [[gnu::noinline]] void Heap<Backing>::note_birth(CachedBlock block, ThreadCache& cache) noexcept {
     note(block, HeapEvent::Kind::birth, cache);
-    if (places_ != nullptr) places_->born(block.address, HeapPlaces::here(kOwnFrames));
+    if (places_ != nullptr) places_->born(block.address);
 }
 
 template <HeapBacking Backing>
 [[gnu::noinline]] void Heap<Backing>::note_death(CachedBlock block, ThreadCache& cache) noexcept {
     note(block, HeapEvent::Kind::death, cache);
-    if (places_ != nullptr) places_->died(block.address, HeapPlaces::here(kOwnFrames));
+    if (places_ != nullptr) places_->died(block.address);
 }
 
 template <HeapBacking Backing>

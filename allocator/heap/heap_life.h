@@ -168,7 +168,10 @@ bool Heap<Backing>::owns(const void* address) const noexcept {
 template <HeapBacking Backing>
 Result<HeapAllocation> Heap<Backing>::describe(const void* block) const {
     FROSTLINE_TRY(const Found found, find_living(block));
-    return allocation(reinterpret_cast<std::uint64_t>(block), *found.record);
+    const auto address = reinterpret_cast<std::uint64_t>(block);
+    HeapAllocation described = allocation(address, *found.record);
+    if (places_ != nullptr) described.place = HeapPlaces::story(places_->of(address));
+    return described;
 }
 
 template <HeapBacking Backing>
@@ -179,7 +182,7 @@ HeapAllocation Heap<Backing>::allocation(std::uint64_t address,
             TensorId{records_->number_of(&record), record.generation},
             HeapClock::number_in(record.birth),
             clock_.age_s(record.birth),
-            places_ == nullptr ? std::string() : places_->story(address)};
+            {}};
 }
 
 template <HeapBacking Backing>
@@ -232,24 +235,33 @@ HeapStatistics Heap<Backing>::statistics() const noexcept {
     return statistics;
 }
 
+// Records are read while all threads are kept from their caches, which hand them out and take them
+// back; names of places are looked up when none is any longer.
 template <HeapBacking Backing>
 std::vector<HeapAllocation> Heap<Backing>::live() const {
     std::vector<HeapAllocation> living;
+    std::vector<HeapPlaces::Places> places;
     if (fork_guard_->in_child()) return living;
     const auto visit = [&](std::uint64_t address, const AllocationRecord& record) {
         if (record.state.load(std::memory_order_acquire) != AllocationState::live) return;
         living.push_back(allocation(address, record));
+        if (places_ != nullptr) places.push_back(places_->of(address));
     };
     {
         const std::lock_guard lock(mutex_);
-        large_->for_each_held(visit);
-        small_->for_each_held([&](std::uint64_t address, const AllocationRecord& record) {
-            HeapSpan* const span = spans_->span_at(address);
-            span == nullptr ? visit(address, record) : SlotSpans::for_each_slot(*span, visit);
+        caches_->while_locked([&] {
+            large_->for_each_held(visit);
+            small_->for_each_held([&](std::uint64_t address, const AllocationRecord& record) {
+                HeapSpan* const span = spans_->span_at(address);
+                span == nullptr ? visit(address, record) : SlotSpans::for_each_slot(*span, visit);
+            });
+            for (const auto& [address, window] : open_windows_) {
+                visit(window->address, window->record);
+            }
         });
-        for (const auto& [address, window] : open_windows_) {
-            visit(window->address, window->record);
-        }
+    }
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        living[i].place = HeapPlaces::story(places[i]);
     }
     std::sort(living.begin(), living.end(),
               [](const auto& a, const auto& b) { return a.birth < b.birth; });

@@ -40,7 +40,7 @@ struct HeapOptions {
     /// nobody. leak_report() makes text of it.
     std::function<void(std::span<const HeapAllocation>)> on_leaks;
     /// Misuse and leaks are told with the places where blocks were allocated and freed. Costs
-    /// microseconds for each call and 100 bytes for each address that was ever used.
+    /// microseconds for each call and 150 bytes for each address that was ever used.
     bool debug = false;
     /// Records births and deaths, for Heap::trace(). Costs 10 ns for each, and 32 bytes.
     bool traced = false;

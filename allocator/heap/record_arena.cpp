@@ -29,8 +29,8 @@ RecordArena::RecordArena(std::byte* base, std::size_t size_bytes) noexcept
 Result<std::unique_ptr<RecordArena>> RecordArena::create() noexcept {
     int refused = 0;
     for (std::size_t size = kMostBytes; size >= kLeastBytes; size /= 2) {
-        void* const base = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* const base =
+            mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) {
             refused = errno;
             continue;
@@ -59,7 +59,7 @@ void* RecordArena::take(std::size_t size_bytes) noexcept {
 }
 
 void* RecordArena::take_next(std::size_t size_bytes) noexcept {
-    if (size_bytes_ - next_ < size_bytes) return nullptr;
+    if (!open_up_to(next_ + size_bytes)) return nullptr;
     void* const record = base_ + next_;
     next_ += size_bytes;
     return record;
@@ -78,6 +78,18 @@ void* RecordArena::take_scattered() noexcept {
     --lot_left_;
     place_ = (place_ * 109 + 233) % kRecordsInALot;
     return lot_ + place_ * kRecordBytes;
+}
+
+// Refused is what lies beyond the reserved addresses, and what the system has no memory for now.
+bool RecordArena::open_up_to(std::size_t end) noexcept {
+    if (end <= open_bytes_) return true;
+    if (end > size_bytes_) return false;
+    // One step is enough: the size is whole steps, and nothing larger is taken at once.
+    static_assert(kLeastBytes % kStepBytes == 0 && kLargestRecord <= kStepBytes &&
+                  kRecordsInALot * kRecordBytes <= kStepBytes);
+    if (mprotect(base_ + open_bytes_, kStepBytes, PROT_READ | PROT_WRITE) != 0) return false;
+    open_bytes_ += kStepBytes;
+    return true;
 }
 
 void RecordArena::give(void* record, std::size_t size_bytes) noexcept {

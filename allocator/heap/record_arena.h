@@ -1,6 +1,10 @@
 // Memory for what a heap knows of its blocks. It lies in one address range apart from the memory
 // that is handed out, is given back to the system only when the arena ends, and never moves: a
 // stale pointer reads an old record, not somebody else's memory, and 32 bits name a record.
+//
+// Rule: addresses are reserved without access, and opened from the start up, a step at a time.
+// Where the system commits no more than it has (vm.overcommit_memory=2), whatever can be written is
+// charged: so a heap is charged for the records that it has, and not for those that it might.
 #pragma once
 
 #include "tiers/result.h"
@@ -20,7 +24,10 @@ class RecordArena {
     static constexpr std::size_t kRecordBytes = 128;
     static constexpr std::size_t kLargestRecord = 32 * kRecordBytes;
 
-    /// Reserves addresses only; pages come as records are taken. Errors: out_of_memory.
+    /// Memory that can be written grows by so much.
+    static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
+
+    /// Reserves addresses only; memory comes as records are taken. Errors: out_of_memory.
     static Result<std::unique_ptr<RecordArena>> create() noexcept;
     RecordArena(const RecordArena&) = delete;
     RecordArena& operator=(const RecordArena&) = delete;
@@ -48,6 +55,7 @@ class RecordArena {
     RecordArena(std::byte* base, std::size_t size_bytes) noexcept;
     void* take_next(std::size_t size_bytes) noexcept;
     void* take_scattered() noexcept;
+    bool open_up_to(std::size_t end) noexcept;
 
     std::byte* const base_;
     const std::size_t size_bytes_;
@@ -55,6 +63,7 @@ class RecordArena {
     std::byte* lot_ = nullptr;  // the smallest records come from it
     std::size_t lot_left_ = 0;
     std::size_t place_ = 0;
+    std::size_t open_bytes_ = 0;  // can be written; no less than next_
     std::array<Vacant*, kLargestRecord / kRecordBytes + 1> vacant_{};  // by size in kRecordBytes
 };
 

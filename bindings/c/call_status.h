@@ -36,16 +36,23 @@ frostline_status status_of(Call&& call) noexcept {
 }
 
 /// Options from a NULL-terminated array of name=value texts, through the set_option() of their
-/// type. Errors: invalid_argument.
+/// type. Errors: invalid_argument (a name without a value, or given twice; set_option()'s).
 template <class Options>
 Result<Options> parse_options(const char* const* texts) {
     Options parsed;
-    for (; *texts != nullptr; ++texts) {
-        const std::string_view text(*texts);
+    for (const char* const* next = texts; *next != nullptr; ++next) {
+        const std::string_view text(*next);
         const std::size_t equals = text.find('=');
         if (equals == std::string_view::npos) {
             return Error(Errc::invalid_argument, 0, "option '{}' is not of the form name=value",
                          text);
+        }
+        // Which of the two is meant, nobody can tell.
+        if (std::any_of(texts, next, [&](const char* earlier) {
+                return std::string_view(earlier).starts_with(text.substr(0, equals + 1));
+            })) {
+            return Error(Errc::invalid_argument, 0, "option '{}' is given twice: give it once",
+                         text.substr(0, equals));
         }
         FROSTLINE_TRY_VOID(set_option(parsed, text.substr(0, equals), text.substr(equals + 1)));
     }

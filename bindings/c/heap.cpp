@@ -2,6 +2,8 @@
 #include "frostline/heap.h"
 
 #include "bindings/c/call_status.h"
+#include "bindings/c/heap_calls.h"
+#include "bindings/c/heap_end.h"
 #include "bindings/c/heap_names.h"
 #include "bindings/heaps/open_heap.h"
 #include "bindings/trace_file.h"
@@ -20,9 +22,8 @@ using frostline::Result;
 
 namespace {
 
-Result<void> usable(const frostline_heap* name) noexcept {
-    if (name == nullptr) return frostline::null_argument("heap");
-    if (name->closed.load(std::memory_order_acquire)) {
+Result<void> usable(const frostline_heap& name) noexcept {
+    if (name.state.load(std::memory_order_acquire) == frostline_heap::State::closed) {
         return Error(Errc::closed, 0,
                      "the heap was closed: use its blocks before, or open another");
     }
@@ -34,7 +35,13 @@ Result<void> usable(const frostline_heap* name) noexcept {
 template <class Call>
 frostline_status in_heap(frostline_heap* name, Call&& call) noexcept {
     return frostline::status_of([&]() -> Result<void> {
-        FROSTLINE_TRY_VOID(usable(name));
+        if (name == nullptr) {
+            return Error(Errc::invalid_argument, 0,
+                         "heap is NULL: give what frostline_heap_open() set; an object that was "
+                         "moved from has no heap");
+        }
+        const frostline::HeapCall going_on(*name);
+        FROSTLINE_TRY_VOID(usable(*name));
         return name->heap->with(std::forward<Call>(call));
     });
 }
@@ -51,6 +58,19 @@ frostline_status look_into(frostline_heap* name, Call&& call) noexcept {
         }
         return std::forward<Call>(call)(heap);
     });
+}
+
+// The last block of a heap that nobody owns any longer takes the heap with it.
+template <class Free>
+frostline_status take_back(frostline_heap* name, const void* block, Free&& free) noexcept {
+    bool last = false;
+    const frostline_status status = in_heap(name, [&](auto& heap) -> Result<void> {
+        FROSTLINE_TRY_VOID(std::forward<Free>(free)(heap));
+        last = block != nullptr && frostline::count_death(*name);
+        return frostline::ok();
+    });
+    if (last) frostline::end_if_empty(*name);
+    return status;
 }
 
 template <class Heap>
@@ -86,27 +106,6 @@ frostline_status frostline_heap_open(const char* const* options, frostline_heap*
     });
 }
 
-frostline_status frostline_heap_close(frostline_heap* heap) {
-    return frostline::status_of([&]() -> Result<void> {
-        if (heap == nullptr) return frostline::ok();
-        FROSTLINE_TRY_VOID(usable(heap));
-        if (heap->process.is_child()) {  // the heap is the parent's, and its locks may be held
-            heap->closed.store(true, std::memory_order_release);
-            return frostline::ok();
-        }
-        FROSTLINE_TRY_VOID(heap->heap->with([](auto& open) -> Result<void> {
-            const frostline::HeapStatistics now = open.statistics();
-            if (now.live_blocks == 0) return frostline::ok();
-            return Error(Errc::busy, 0,
-                         "{}: {} blocks live, of {} bytes together: free them before closing",
-                         open.options().name, now.live_blocks, now.live);
-        }));
-        heap->closed.store(true, std::memory_order_release);
-        heap->heap.reset();
-        return frostline::ok();
-    });
-}
-
 frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
                                       size_t alignment_bytes, void* stream, void** block) {
     return in_heap(heap, [&](auto& open) -> Result<void> {
@@ -115,16 +114,17 @@ frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
         FROSTLINE_TRY(const auto handle, stream_for(open, stream));
         FROSTLINE_TRY(*block,
                       open.allocate(size_bytes, handle, std::max<size_t>(alignment_bytes, 1)));
+        if (*block != nullptr) frostline::count_birth(*heap);
         return frostline::ok();
     });
 }
 
 frostline_status frostline_heap_free(frostline_heap* heap, void* block) {
-    return in_heap(heap, [&](auto& open) { return open.free(block); });
+    return take_back(heap, block, [&](auto& open) { return open.free(block); });
 }
 
 frostline_status frostline_heap_free_sized(frostline_heap* heap, void* block, size_t size_bytes) {
-    return in_heap(heap, [&](auto& open) { return open.free(block, size_bytes); });
+    return take_back(heap, block, [&](auto& open) { return open.free(block, size_bytes); });
 }
 
 frostline_status frostline_heap_record_stream(frostline_heap* heap, void* block, void* stream) {

@@ -1,6 +1,8 @@
 // All names of heaps: few, and never freed. The list of them needs no lock, because it only grows.
 #include "bindings/c/heap_names.h"
 
+#include "bindings/c/heap_calls.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -11,6 +13,8 @@ namespace {
 std::atomic<frostline_heap*> all_names{nullptr};
 
 void tell_leaks_of(frostline_heap& name) {
+    const HeapCall call(name);  // other threads may still free its last block
+    if (name.state.load(std::memory_order_acquire) == frostline_heap::State::closed) return;
     name.heap->with([](auto& heap) {
         const std::vector<HeapAllocation> living = heap.live();
         if (living.empty()) return;
@@ -23,7 +27,7 @@ void tell_leaks() {
     for (auto* name = all_names.load(std::memory_order_acquire); name != nullptr;
          name = name->next) {
         // A forked child has a copy of the parent's blocks, which are not its own to free.
-        if (!name->tells_leaks || name->closed.load() || name->process.is_child()) continue;
+        if (!name->tells_leaks || name->process.is_child()) continue;
         try {
             tell_leaks_of(*name);
         } catch (const std::bad_alloc&) {

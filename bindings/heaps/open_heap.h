@@ -18,7 +18,8 @@ namespace frostline {
 class OpenHeap {
    public:
     /// Loads the driver where one is needed. Errors: invalid_argument (options that do not belong
-    /// together), CudaDriver::load()'s, CudaContext::create()'s, the heap's.
+    /// together), and with the heap's name CudaDriver::load()'s, CudaContext::create()'s, the
+    /// heap's.
     static Result<std::unique_ptr<OpenHeap>> open(const HeapSettings& settings);
 
     bool on_device() const noexcept { return device_ != nullptr; }
@@ -31,8 +32,8 @@ class OpenHeap {
 
    private:
     OpenHeap() = default;
-    Result<void> open_device(const HeapSettings& settings);
-    Result<void> open_host(const HeapSettings& settings);
+    Result<void> open_device(const HeapSettings& settings, const HeapOptions& heap);
+    Result<void> open_host(const HeapSettings& settings, const HeapOptions& heap);
     Result<std::shared_ptr<const CudaContext>> context(int gpu);
 
     std::optional<CudaDriver> driver_;

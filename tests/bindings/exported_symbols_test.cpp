@@ -1,13 +1,13 @@
 // Proves what libfrostline.so shows to the world: its C functions under the version that programs
 // link, the manager's C++ face under a version that promises nothing, and not one symbol more; and
 // that it asks the loader for no CUDA library. Needs binutils.
+#include "tests/bindings/shared_library.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -15,17 +15,6 @@
 
 namespace frostline {
 namespace {
-
-// FROSTLINE_LIBRARY, or lib/ of the build to which this test belongs.
-std::string library() {
-    if (const char* const given = std::getenv("FROSTLINE_LIBRARY")) return given;
-    const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    for (const char* const candidate : {"../lib", "../../lib", "../bindings", "."}) {
-        const auto path = here / candidate / "libfrostline.so";
-        if (std::filesystem::exists(path)) return std::filesystem::canonical(path).string();
-    }
-    return {};
-}
 
 std::vector<std::string> lines_of(const std::string& command) {
     std::vector<std::string> lines;
@@ -45,12 +34,12 @@ std::vector<std::string> lines_of(const std::string& command) {
 class ExportedSymbols : public testing::Test {
    protected:
     void SetUp() override {
-        ASSERT_FALSE(library().empty())
+        ASSERT_FALSE(shared_library().empty())
             << "libfrostline.so is not in ../lib; build it, or name it in FROSTLINE_LIBRARY";
     }
 };
 
-constexpr std::array<std::string_view, 36> kFunctions{"frostline_adopt",
+constexpr std::array<std::string_view, 37> kFunctions{"frostline_adopt",
                                                       "frostline_allocate",
                                                       "frostline_close",
                                                       "frostline_drop",
@@ -67,6 +56,7 @@ constexpr std::array<std::string_view, 36> kFunctions{"frostline_adopt",
                                                       "frostline_heap_open",
                                                       "frostline_heap_owns",
                                                       "frostline_heap_record_stream",
+                                                      "frostline_heap_release",
                                                       "frostline_heap_size",
                                                       "frostline_heap_trim",
                                                       "frostline_heap_write_trace",
@@ -139,7 +129,7 @@ TEST_F(ExportedSymbols, are_the_faces_with_their_versions_and_nothing_else) {
     std::vector<std::string> torch_functions;
     std::vector<std::string> versions;
     std::size_t faces = 0;
-    for (const std::string& line : lines_of("nm -DC --defined-only '" + library() + "'")) {
+    for (const std::string& line : lines_of("nm -DC --defined-only '" + shared_library() + "'")) {
         ASSERT_GT(line.size(), 19U) << line;
         const Symbol symbol(line);
         if (symbol.kind == 'A') {  // a version's own
@@ -173,7 +163,7 @@ TEST_F(ExportedSymbols, are_the_faces_with_their_versions_and_nothing_else) {
 TEST_F(ExportedSymbols, the_library_needs_no_cuda) {
     bool needs_something = false;
     bool has_name = false;
-    for (const std::string& line : lines_of("readelf -d '" + library() + "'")) {
+    for (const std::string& line : lines_of("readelf -d '" + shared_library() + "'")) {
         has_name = has_name || (line.find("SONAME") != std::string::npos &&
                                 line.find("[libfrostline.so.0]") != std::string::npos);
         if (line.find("(NEEDED)") == std::string::npos) continue;

@@ -47,5 +47,11 @@ int use_every_heap_function(void) {
     MUST(frostline_heap_write_trace(heap, "/dev/null") == FROSTLINE_UNSUPPORTED);
     MUST(strstr(frostline_last_error(), "trace=1") != NULL);
     MUST(frostline_heap_close(heap) == FROSTLINE_OK);
+
+    MUST(frostline_heap_open(options, &heap) == FROSTLINE_OK);
+    MUST(frostline_heap_alloc(heap, 5, 0, NULL, &block) == FROSTLINE_OK);
+    MUST(frostline_heap_release(heap) == FROSTLINE_OK);
+    MUST(frostline_heap_free(heap, block) == FROSTLINE_OK);
+    MUST(frostline_heap_owns(heap, block, &owns) == FROSTLINE_CLOSED);
     return 0;
 }

@@ -102,6 +102,24 @@ TEST_F(HeapOnGpu, AMemoryResourceHandsOutDeviceMemory) {
     EXPECT_FALSE(resource.is_equal(memory_resource(memory, other_)));
 }
 
+// What is left when the emulated GPU goes would be reported, and so would be memory that was taken
+// away under work.
+TEST_F(HeapOnGpu, TheLastBlockClosesAHeapThatItsOwnerLeftBehindTheWork) {
+    TensorBuffer buffer;
+    frostline_heap* heap = nullptr;
+    {
+        DeviceMemory memory = open(8 * kMi);
+        heap = memory.get();
+        buffer = *TensorBuffer::create(memory, 8 * kMi, stream_);
+        ASSERT_TRUE(buffer.record_stream(other_));
+    }
+    Framework::fill(device(buffer), 8 * kMi, 1, stream_);
+    Framework::fill(device(buffer), 8 * kMi, 2, other_);
+    buffer.reset();
+    int owns = 0;
+    EXPECT_EQ(frostline_heap_owns(heap, &owns, &owns), FROSTLINE_CLOSED);
+}
+
 TEST_F(HeapOnGpu, SaysWhatIsWrongWithItsOptions) {
     const auto no_gpu = DeviceMemory::open({.gpu = 99});
     ASSERT_FALSE(no_gpu);

@@ -14,7 +14,8 @@ namespace frostline {
 /// Stateful: two are equal if they are of the same heap. It goes along when a container is moved or
 /// swapped, so that both take constant time, and stays behind when one is copied into another: the
 /// target keeps its own heap. Each block spans a multiple of 512 bytes: for vectors rather than for
-/// lists. A container that outlives the owner of its heap keeps its memory.
+/// lists. A container that outlives the owner of its heap keeps its memory;
+/// the last block that is freed closes the heap, and then there is no more.
 /// Thread-safe.
 template <class T>
 class allocator {

@@ -22,7 +22,8 @@ typedef struct frostline_heap frostline_heap;
 /* Opens a heap. `options` is a NULL-terminated array of "name=value" texts, SIZE and BOOL as for
  * frostline_open():
  *   kind=device|host what memory it hands out; required
- *   name=TEXT        what messages call it; default: its kind and "heap"
+ *   name=TEXT        what messages call it, one line of up to 64 bytes; default: its kind and
+ *                    "heap"
  *   capacity=SIZE    most that it takes; rounded down to whole chunks. Default: what the device has
  *                    free, or all memory of the machine
  *   chunk=SIZE       how much it takes at a time; default 2MiB
@@ -36,15 +37,22 @@ typedef struct frostline_heap frostline_heap;
  *   debug=BOOL       name the places where blocks were allocated and freed in what is said of a
  *                    misuse or a leak; costs microseconds for each call; default false
  *   trace=BOOL       record births and deaths for frostline_heap_write_trace(); default false
- * On success *heap is the caller's, to be given to frostline_heap_close(). NOT_FOUND where there is
- * no CUDA driver and one is needed. */
+ * Each option is given once. On success *heap is the caller's, to be given to
+ * frostline_heap_close() or frostline_heap_release(). NOT_FOUND where there is no CUDA driver and
+ * one is needed. */
 FROSTLINE_EXPORT frostline_status frostline_heap_open(const char* const* options,
                                                       frostline_heap** heap);
 
 /* Returns the heap's memory, after waiting for the streams that use freed blocks. BUSY while blocks
- * live: nothing happens then. No other call with this heap may be going on; later ones are refused
- * as CLOSED. In a forked child it closes the child's name for the heap only. NULL is accepted. */
+ * live: nothing happens then. Calls with this heap that are going on on other threads end first;
+ * later ones are refused as CLOSED. In a forked child it closes the child's name for the heap only.
+ * NULL is accepted. */
 FROSTLINE_EXPORT frostline_status frostline_heap_close(frostline_heap* heap);
+
+/* The same where nothing lives. Otherwise the caller gives the heap up and it serves its blocks as
+ * before, until the last of them is freed: that call closes it. OK either way; CLOSED if it was
+ * closed or given up before. NULL is accepted. */
+FROSTLINE_EXPORT frostline_status frostline_heap_release(frostline_heap* heap);
 
 /* Hands out `size_bytes` at a multiple of `alignment_bytes` (a power of two of at most 2 MiB; 0
  * stands for 1, and 512 is kept in any case) for work on `stream`: a CUstream or cudaStream_t of
@@ -53,7 +61,8 @@ FROSTLINE_EXPORT frostline_status frostline_heap_close(frostline_heap* heap);
  * thread, and for host memory any but NULL (UNSUPPORTED). The content is undefined. No bytes: OK,
  * and *block is NULL. NO_SPACE says where the memory is; everything that is kept for reuse has been
  * given up before. A stream must live as long as the heap, which asks it how far it has come:
- * destroy it after frostline_heap_close(). */
+ * destroy it after frostline_heap_close(). In a heap that was
+ * given up, CLOSED once its last block is freed. */
 FROSTLINE_EXPORT frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
                                                        size_t alignment_bytes, void* stream,
                                                        void** block);

@@ -31,21 +31,19 @@ class HeapHandle {
     HeapHandle(HeapHandle&& other) noexcept : heap_(std::exchange(other.heap_, nullptr)) {}
     HeapHandle& operator=(HeapHandle&& other) noexcept {
         if (this != &other) {
-            (void)frostline_heap_close(heap_);
+            (void)frostline_heap_release(heap_);
             heap_ = std::exchange(other.heap_, nullptr);
         }
         return *this;
     }
     /// Closes the heap. While blocks live it stays, without an owner, because memory in use is not
-    /// taken away: close() would have said so.
-    ~HeapHandle() { (void)frostline_heap_close(heap_); }
+    /// taken away: close() would have said so. The last of them closes it when it is freed, and
+    /// until then more may be allocated.
+    ~HeapHandle() { (void)frostline_heap_release(heap_); }
 
-    /// Returns the heap's memory. Failures: BUSY (blocks live; nothing happens then).
-    Outcome<void> close() noexcept {
-        const frostline_status status = frostline_heap_close(heap_);
-        if (status == FROSTLINE_OK) heap_ = nullptr;
-        return Outcome<void>::of(status);
-    }
+    /// Returns the heap's memory; later calls are refused as CLOSED. Failures: BUSY (blocks live;
+    /// nothing happens then), CLOSED.
+    Outcome<void> close() noexcept { return Outcome<void>::of(frostline_heap_close(heap_)); }
 
     /// Takes back what allocate() gave, null included. Failures: INVALID_ARGUMENT (no live block
     /// starts there), CLOSED, BUSY (in a forked child).

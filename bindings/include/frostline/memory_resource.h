@@ -11,8 +11,9 @@
 namespace frostline {
 
 /// Over a heap, which is closed only when all blocks were given back; the object that owns it may
-/// be moved meanwhile. Thread-safe. Equal to another of the same heap and stream. Each block spans
-/// a multiple of 512 bytes: many small ones want a pool of std::pmr on top.
+/// be moved meanwhile, or go: then the last block closes the heap, and there is no more.
+/// Thread-safe. Equal to another of the same heap and stream. Each block spans a multiple of 512
+/// bytes: many small ones want a pool of std::pmr on top.
 ///
 /// Over device memory it is for code that asks a memory resource for blocks and never touches them
 /// from the host: not for containers, nor for the pools of std::pmr, which write into what they

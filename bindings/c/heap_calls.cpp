@@ -1,0 +1,88 @@
+// A list of notes, one for each thread that ever called a heap. It only grows, and notes of threads
+// that ended serve later ones, so that readers need no lock.
+#include "bindings/c/heap_calls.h"
+
+#include "allocator/heap/cache_lock.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <new>
+#include <utility>
+
+namespace frostline {
+namespace {
+
+using detail::heap_call_note;
+using detail::HeapCallNote;
+
+std::atomic<HeapCallNote*> all_notes{nullptr};
+
+thread_local constinit bool thread_ended = false;
+
+// Leaves the note to another thread. What this one destroys later does without.
+struct ThreadEnd {
+    ThreadEnd() = default;
+    ThreadEnd(const ThreadEnd&) = delete;
+    ThreadEnd& operator=(const ThreadEnd&) = delete;
+    ~ThreadEnd() {
+        thread_ended = true;
+        HeapCallNote* const note = std::exchange(heap_call_note, nullptr);
+        if (note != nullptr) note->taken.store(false, std::memory_order_release);
+    }
+};
+
+HeapCallNote* spare_note() noexcept {
+    for (auto* note = all_notes.load(std::memory_order_acquire); note != nullptr;
+         note = note->next) {
+        if (!note->taken.exchange(true, std::memory_order_acq_rel)) return note;
+    }
+    auto* const note = new (std::nothrow) HeapCallNote;
+    if (note == nullptr) return nullptr;
+    note->next = all_notes.load(std::memory_order_relaxed);
+    while (!all_notes.compare_exchange_weak(note->next, note, std::memory_order_seq_cst,
+                                            std::memory_order_relaxed)) {
+    }
+    return note;
+}
+
+}  // namespace
+
+// In a thread that is ending, and when there is no memory for a note, the call is counted instead.
+void HeapCall::enter_slowly() noexcept {
+    if (note_ == nullptr && !thread_ended) {
+        static thread_local ThreadEnd end;
+        heap_call_note = spare_note();
+        note_ = heap_call_note;
+    }
+    if (note_ == nullptr) {
+        name_.unnoted_calls.fetch_add(1, std::memory_order_seq_cst);
+    } else {
+        note_->called.store(&name_, std::memory_order_seq_cst);
+    }
+}
+
+void HeapCall::wait_and_enter() noexcept {
+    do {
+        if (name_.process.is_child()) return;
+        leave();
+        while (name_.wanted.load(std::memory_order_acquire)) sched_yield();
+        enter();
+    } while (name_.wanted.load(std::memory_order_seq_cst));
+}
+
+HeapAlone::HeapAlone(frostline_heap& name) noexcept : name_(name), lock_(name.ending) {
+    name_.wanted.store(true, std::memory_order_seq_cst);
+    process_barrier();
+    while (name_.unnoted_calls.load(std::memory_order_seq_cst) > 0) sched_yield();
+    for (auto* note = all_notes.load(std::memory_order_seq_cst); note != nullptr;
+         note = note->next) {
+        while (note->called.load(std::memory_order_seq_cst) == &name_) sched_yield();
+    }
+}
+
+HeapAlone::~HeapAlone() {
+    name_.wanted.store(false, std::memory_order_release);
+}
+
+}  // namespace frostline
