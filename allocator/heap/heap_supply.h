@@ -70,11 +70,12 @@ Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexce
 template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request,
                                                   std::unique_lock<std::mutex>& lock) noexcept {
-    refused_.reset();
     for (int tries = 0; tries < kMostTries; ++tries) {
+        refused_.reset();
         FROSTLINE_TRY(const CachedBlock block, supply(request));
         if (block.record != nullptr) return block;
-        if (!wait_for_streams(lock) && !ask_for_room(request)) break;
+        const Error none = no_room(request);  // of now: both calls below let others in
+        if (!wait_for_streams(lock) && !ask_for_room(request, lock)) return none;
     }
     return no_room(request);
 }
@@ -321,9 +322,19 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
     return false;
 }
 
+// Without the lock, because whoever makes room may free blocks of this heap, or wait for somebody
+// who is in a call of it. What it asks for itself does not make it ask again.
 template <HeapBacking Backing>
-bool Heap<Backing>::ask_for_room(const Request& request) noexcept {
-    return options_.pressure != nullptr && options_.pressure->make_room(request.block_bytes) > 0;
+bool Heap<Backing>::ask_for_room(const Request& request,
+                                 std::unique_lock<std::mutex>& lock) noexcept {
+    static thread_local bool asking = false;
+    if (options_.pressure == nullptr || asking) return false;
+    lock.unlock();
+    asking = true;
+    const bool made = options_.pressure->make_room(request.block_bytes) > 0;
+    asking = false;
+    lock.lock();
+    return made;
 }
 
 }  // namespace frostline
