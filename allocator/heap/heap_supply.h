@@ -151,7 +151,10 @@ HeapBlock* Heap<Backing>::take_block_of(HeapSpace& space, const Request& request
     if (block != nullptr || request.tag == kNoStream || space.free_bytes(kNoStream) == 0) {
         return block;
     }
-    // What is free for all joins what is free for this stream, and may be large enough then.
+    // What is free for all joins what is free for this stream, and may be large enough then. All of
+    // it, which is slow where there are many pieces (a millisecond for 10,000) and two streams ask
+    // in turn: with only the pieces that touch the stream's own, a heap mapped more (1.11 times
+    // what lives where it maps 1.09 now, on recorded steps of a U-Net).
     space.retag(kNoStream, UINT64_MAX, request.tag, 0);
     return take();
 }

@@ -2,11 +2,14 @@
 // again, and its memory is everybody's when its work is done; one that was destroyed without that
 // keeps its memory until it is forgotten, and is named to whoever misses the memory.
 #include "tests/allocator/heap/heap_fixture.h"
+#include "tests/allocator/heap/heap_oracle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <thread>
+#include <vector>
 
 namespace frostline {
 namespace {
@@ -146,6 +149,43 @@ TEST_F(HeapForget, StreamsMayComeAndGoForEver) {
         finish(stream);
     }
     EXPECT_LE(heap_->statistics().mapped, 2 * kChunk);
+}
+
+TEST_F(HeapForget, StreamsOfManyThreadsComeAndGoBesideOneThatStays) {
+    constexpr StreamHandle kThreads = 3;
+    constexpr StreamHandle kRounds = 30;
+    make({kChunk, 64, 16, 64, 32});
+    HeapOracle oracle(memory_, true);
+    const auto use = [&](StreamHandle stream, StreamHandle besides) {
+        for (const std::uint64_t size : kSizes) {
+            void* const block = get(size, stream);
+            oracle.birth(number(block), size, stream, 512);
+            ASSERT_TRUE(heap_->record_stream(block, besides));
+            oracle.use(number(block), besides);
+            oracle.death(number(block));
+            put(block);
+        }
+    };
+    constexpr StreamHandle kStays = 1;
+    std::vector<std::thread> threads;
+    for (StreamHandle thread = 1; thread <= kThreads; ++thread) {
+        threads.emplace_back([&, thread] {
+            for (StreamHandle round = 0; round < kRounds; ++round) {
+                const StreamHandle stream = (thread << 32) + round;
+                use(stream, kStays);
+                forget(stream);
+                destroy(stream);
+            }
+        });
+    }
+    for (StreamHandle round = 0; round < kRounds; ++round) {
+        use(kStays, (round % 2 + 8) << 32);
+    }
+    for (std::thread& each : threads) each.join();
+    ASSERT_TRUE(heap_->trim(true));
+    EXPECT_EQ(heap_->statistics().mapped, 0U);
+    heap_->check();
+    end();
 }
 
 TEST_F(HeapForget, ToForgetAStreamThatTheHeapDoesNotKnowIsNothing) {

@@ -94,30 +94,33 @@ class HeapFuzz : public HeapFixture<Backing> {
 
     StreamHandle any_stream() { return streams_[between(random_, 0, kStreams - 1)]; }
 
+    bool captured(StreamHandle stream) {
+        const std::lock_guard lock(memory_->mutex);
+        return memory_->streams.captured(stream);
+    }
+
     // Destroyed as it should be, after the heap has forgotten it, or without that.
     void replace_a_stream() {
         StreamHandle& stream = streams_[between(random_, 0, kStreams - 1)];
-        const std::lock_guard lock(memory_->mutex);
-        if (memory_->streams.captured(stream)) return;
+        if (captured(stream)) return;
         if (between(random_, 0, 3) == 0) {
             destroyed_.push_back(stream);
         } else if (!heap_->forget_stream(stream)) {
             EXPECT_TRUE(faults_);
             return;
         }
+        const std::lock_guard lock(memory_->mutex);
         if (between(random_, 0, 1) == 0) memory_->streams.finish(stream);
         memory_->streams.destroy(stream);
         stream = ++last_stream_;
     }
     void forget_a_destroyed_stream() {
         if (destroyed_.empty()) return;
-        const auto captured = [&](StreamHandle stream) {
-            return memory_->streams.captured(stream);
-        };
         if (heap_->forget_stream(destroyed_.back())) {
             destroyed_.pop_back();
         } else {
-            EXPECT_TRUE(std::any_of(streams_.begin(), streams_.end(), captured));
+            EXPECT_TRUE(std::any_of(streams_.begin(), streams_.end(),
+                                    [&](StreamHandle stream) { return captured(stream); }));
         }
     }
 
