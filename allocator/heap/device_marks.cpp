@@ -11,6 +11,14 @@ CUstream stream_of(StreamHandle handle) noexcept {
     return reinterpret_cast<CUstream>(handle);
 }
 
+bool says_destroyed(CUresult answer) noexcept {
+    return answer == CUDA_ERROR_INVALID_HANDLE || answer == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+Error destroyed(StreamHandle stream) noexcept {
+    return Error(Errc::not_found, 0, "stream {:#x} was destroyed", stream);
+}
+
 Error no_memory() noexcept {
     return Error(Errc::out_of_memory, 0, "no memory to note an event of a GPU's stream");
 }
@@ -87,15 +95,20 @@ Result<bool> DeviceMarks::may_mark(StreamHandle stream) noexcept {
         asked = driver.cuStreamIsCapturing(stream_of(stream), &status);
         return ok();
     }));
-    if (asked == CUDA_ERROR_INVALID_HANDLE || asked == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
-        return Error(Errc::not_found, 0, "stream {:#x} was destroyed", stream);
-    }
+    if (says_destroyed(asked)) return destroyed(stream);
     return asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 Result<DeviceMarks::Event> DeviceMarks::mark(StreamHandle stream) noexcept {
     FROSTLINE_TRY(Event event, take(events_of(stream)));
-    FROSTLINE_TRY_VOID(event.event_->record(stream_of(stream)));
+    const CudaDriver& driver = event.event_->context().driver();
+    CUresult recorded = CUDA_ERROR_UNKNOWN;
+    FROSTLINE_TRY_VOID(event.event_->context().run([&]() -> Result<void> {
+        recorded = driver.cuEventRecord(event.event_->handle(), stream_of(stream));
+        return ok();
+    }));
+    if (says_destroyed(recorded)) return destroyed(stream);
+    FROSTLINE_TRY_VOID(driver.check("cuEventRecord", recorded));
     if (may_mark(stream).value_or(false)) return event;
     // Another thread began to capture it meanwhile, and the event may be the graph's.
     event.event_.reset();

@@ -37,8 +37,8 @@ struct HeapAddresses {
 /// `mark` returns an event behind all that is queued on a stream; `passed` asks whether it has been
 /// reached, `wait` waits for it, `order` makes a stream wait for it without waiting itself.
 /// `may_mark` is false while marks are illegal, as they are while the stream is being captured; its
-/// error not_found means that the stream was destroyed. `wait_for_all` waits for everything that
-/// was queued on any stream, destroyed ones included.
+/// error not_found, like that of `mark`, means that the stream was destroyed. `wait_for_all` waits
+/// for everything that was queued on any stream, destroyed ones included.
 template <class B>
 concept HeapBacking = requires(B backing, const B constant, std::uint64_t address,
                                std::uint64_t chunks, std::span<const std::uint64_t> homes,

@@ -73,20 +73,17 @@ class StreamLedger {
         if (each.state == State::forgotten) return ok();
         if (each.state == State::lost) return destroyed(tag);
         const Result<bool> may = backing_.may_mark(each.handle);
-        if (!may && may.error().code() == Errc::not_found) {
-            leave(each, State::lost);
-            return destroyed(tag);
-        }
-        if (!may) return may.error();
+        if (!may) return refused(tag, may.error());
         if (!*may) {
             return Error(Errc::busy, 0,
                          "stream {:#x} is being captured and takes no event: end the capture first",
                          each.handle);
         }
-        FROSTLINE_TRY(auto event, backing_.mark(each.handle));
+        Result<typename Backing::Event> event = backing_.mark(each.handle);
+        if (!event) return refused(tag, event.error());
         try {
             each.marks.push_back(
-                {each.epoch, std::make_shared<typename Backing::Event>(std::move(event))});
+                {each.epoch, std::make_shared<typename Backing::Event>(*std::move(event))});
         } catch (const std::bad_alloc&) {
             return Error(Errc::out_of_memory, 0, "noting an event of a heap");
         }
@@ -213,6 +210,11 @@ class StreamLedger {
             }
         }
         return kNoStream;
+    }
+    Error refused(StreamTag tag, const Error& error) noexcept {
+        if (error.code() != Errc::not_found) return error;
+        leave(stream(tag), State::lost);
+        return destroyed(tag);
     }
     void leave(Stream& each, State state) noexcept {
         each.state = state;

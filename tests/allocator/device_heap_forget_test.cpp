@@ -3,6 +3,8 @@
 // asked nothing about it any more. And that without that nothing is lost for good.
 #include "tests/allocator/device_heap_fixture.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <optional>
 
@@ -78,6 +80,37 @@ TEST_F(DeviceHeapForget, AStreamThatWasDestroyedFirstIsNamedAndForgottenAfterThe
     ASSERT_FALSE(late.has_value());
     EXPECT_TRUE(says(late.error(), "it was destroyed")) << late.error().message();
     gpu_->clear_misuse();
+}
+
+// A driver may say it in its own ways; the stream itself is there still.
+TEST_F(DeviceHeapForget, WhicheverCallSaysThatAStreamWasDestroyedItIsBelieved) {
+    for (const char* const function : {"cuStreamIsCapturing", "cuEventRecord"}) {
+        for (const CUresult answer : {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED}) {
+            SCOPED_TRACE(std::string(function) + " " + std::to_string(answer));
+            const auto heap = make_heap(4 * kMiB);
+            must_free(*heap, must_allocate(*heap, 4 * kMiB, one_));
+            gpu_->plant_fault(function, 1, answer);
+            const auto refused = heap->allocate(4 * kMiB, two_);
+            ASSERT_FALSE(refused.has_value());
+            EXPECT_TRUE(says(refused.error(), name_of(one_))) << refused.error().message();
+            const std::uint64_t waited = gpu_->calls("cuCtxSynchronize");
+            expect_ok(heap->forget_stream(one_));
+            EXPECT_EQ(gpu_->calls("cuCtxSynchronize"), waited + 1);
+            must_free(*heap, must_allocate(*heap, 4 * kMiB, two_));
+        }
+    }
+}
+
+// The memory is not lost where the driver does not wait either: the next call gets it.
+TEST_F(DeviceHeapForget, ADriverThatDoesNotWaitIsAskedAgain) {
+    const auto heap = make_heap(4 * kMiB);
+    must_free(*heap, must_allocate(*heap, 4 * kMiB, one_));
+    gpu_->plant_fault("cuEventRecord", 1, CUDA_ERROR_INVALID_HANDLE);
+    gpu_->plant_fault("cuCtxSynchronize", 1, CUDA_ERROR_UNKNOWN);
+    EXPECT_FALSE(heap->forget_stream(one_).has_value());
+    EXPECT_FALSE(heap->allocate(4 * kMiB, two_).has_value());
+    expect_ok(heap->forget_stream(one_));
+    must_free(*heap, must_allocate(*heap, 4 * kMiB, two_));
 }
 
 TEST_F(DeviceHeapForget, TheHeapsEndWaitsForADestroyedStream) {
