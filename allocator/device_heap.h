@@ -16,8 +16,8 @@ namespace frostline {
 extern template class Heap<DeviceBacking>;
 
 /// StreamHandle is a CUstream, of its GPU or of a peer. Streams outlive the heap that they were
-/// given to, which asks them how far they have come. Memory that is freed during a capture is
-/// reused like any other: whoever replays a graph keeps what it uses.
+/// given to, which asks how far they have come, or are forgotten first. Memory that is freed during
+/// a capture is reused like any other: whoever replays a graph keeps what it uses.
 using DeviceHeap = Heap<DeviceBacking>;
 
 struct DeviceHeapOptions {

@@ -55,13 +55,15 @@ class DeviceBacking {
     std::uint64_t release_spare() noexcept { return chunks_->trim(); }
 
     Result<void> admit(StreamHandle stream) noexcept { return marks_.admit(stream); }
-    bool may_mark(StreamHandle stream) noexcept { return marks_.may_mark(stream); }
+    void forget(StreamHandle stream) noexcept { marks_.forget(stream); }
+    Result<bool> may_mark(StreamHandle stream) noexcept { return marks_.may_mark(stream); }
     Result<Event> mark(StreamHandle stream) noexcept { return marks_.mark(stream); }
     Result<bool> passed(const Event& event) const noexcept { return marks_.passed(event); }
     Result<void> wait(const Event& event) const noexcept { return marks_.wait(event); }
     Result<void> order(StreamHandle stream, const Event& event) noexcept {
         return marks_.order(stream, event);
     }
+    Result<void> wait_for_all() const noexcept { return marks_.wait_for_all(); }
 
    private:
     DeviceBacking(const Options& options, std::uint64_t capacity_bytes,

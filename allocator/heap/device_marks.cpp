@@ -11,6 +11,14 @@ CUstream stream_of(StreamHandle handle) noexcept {
     return reinterpret_cast<CUstream>(handle);
 }
 
+bool says_destroyed(CUresult answer) noexcept {
+    return answer == CUDA_ERROR_INVALID_HANDLE || answer == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+Error destroyed(StreamHandle stream) noexcept {
+    return Error(Errc::not_found, 0, "stream {:#x} was destroyed", stream);
+}
+
 Error no_memory() noexcept {
     return Error(Errc::out_of_memory, 0, "no memory to note an event of a GPU's stream");
 }
@@ -58,6 +66,7 @@ Result<void> DeviceMarks::admit_foreign(StreamHandle stream, int device) {
                               [&](const auto& each) { return each->context->device() == device; });
     if (known == of_peers_.end()) {
         FROSTLINE_TRY(auto context, CudaContext::create(own_.context->driver(), device));
+        const std::lock_guard lock(mutex_);
         of_peers_.push_back(std::make_unique<Events>(Events{std::move(context)}));
         known = std::prev(of_peers_.end());
     }
@@ -72,23 +81,35 @@ DeviceMarks::Events& DeviceMarks::events_of(StreamHandle stream) noexcept {
     return own_;
 }
 
-// The driver refuses the question for the legacy default stream where it would refuse the mark, and
-// where the context is gone.
-bool DeviceMarks::may_mark(StreamHandle stream) noexcept {
+void DeviceMarks::forget(StreamHandle stream) noexcept {
+    std::erase_if(foreign_, [&](const auto& known) { return known.first == stream; });
+}
+
+// The driver refuses the question for the legacy default stream where it would refuse the mark.
+Result<bool> DeviceMarks::may_mark(StreamHandle stream) noexcept {
     const CudaContext& context = *events_of(stream).context;
     const CudaDriver& driver = context.driver();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    const Result<void> asked = context.run([&] {
-        return driver.check("cuStreamIsCapturing",
-                            driver.cuStreamIsCapturing(stream_of(stream), &status));
-    });
-    return asked && status == CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult asked = CUDA_ERROR_UNKNOWN;
+    FROSTLINE_TRY_VOID(context.run([&]() -> Result<void> {
+        asked = driver.cuStreamIsCapturing(stream_of(stream), &status);
+        return ok();
+    }));
+    if (says_destroyed(asked)) return destroyed(stream);
+    return asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 Result<DeviceMarks::Event> DeviceMarks::mark(StreamHandle stream) noexcept {
     FROSTLINE_TRY(Event event, take(events_of(stream)));
-    FROSTLINE_TRY_VOID(event.event_->record(stream_of(stream)));
-    if (may_mark(stream)) return event;
+    const CudaDriver& driver = event.event_->context().driver();
+    CUresult recorded = CUDA_ERROR_UNKNOWN;
+    FROSTLINE_TRY_VOID(event.event_->context().run([&]() -> Result<void> {
+        recorded = driver.cuEventRecord(event.event_->handle(), stream_of(stream));
+        return ok();
+    }));
+    if (says_destroyed(recorded)) return destroyed(stream);
+    FROSTLINE_TRY_VOID(driver.check("cuEventRecord", recorded));
+    if (may_mark(stream).value_or(false)) return event;
     // Another thread began to capture it meanwhile, and the event may be the graph's.
     event.event_.reset();
     return Error(Errc::busy, 0, "a stream of a GPU is being captured and takes no mark");
@@ -112,6 +133,23 @@ Result<DeviceMarks::Event> DeviceMarks::take(Events& events) noexcept {
 
 Result<void> DeviceMarks::order(StreamHandle stream, const Event& event) noexcept {
     return wait_for(*events_of(stream).context, stream_of(stream), *event.event_);
+}
+
+// A context's work includes that of streams which were destroyed before they had done it.
+Result<void> DeviceMarks::wait_for_all() const noexcept {
+    for (std::size_t number = 0;; ++number) {
+        const auto context = context_in_use(number);
+        if (context == nullptr) return ok();
+        const CudaDriver& driver = context->driver();
+        FROSTLINE_TRY_VOID(context->run(
+            [&] { return driver.check("cuCtxSynchronize", driver.cuCtxSynchronize()); }));
+    }
+}
+
+std::shared_ptr<const CudaContext> DeviceMarks::context_in_use(std::size_t number) const noexcept {
+    if (number == 0) return own_.context;
+    const std::lock_guard lock(mutex_);
+    return number > of_peers_.size() ? nullptr : of_peers_[number - 1]->context;
 }
 
 }  // namespace frostline

@@ -16,7 +16,8 @@
 //
 // Rule of streams: memory that was freed on a stream is used again on it at once; on another stream
 // after an event behind all work that was queued there when it was freed, on every stream that used
-// it. Nobody waits for an event while there is other memory.
+// it. Nobody waits for an event while there is other memory. A stream that is to be destroyed is
+// forgotten first, and its work ended by one last event.
 //
 // Locks, in the order in which they are taken: the heap's, the list of caches, one cache.
 #pragma once
@@ -35,6 +36,7 @@
 #include "allocator/heap/slot_spans.h"
 #include "allocator/heap/stitch_plan.h"
 #include "allocator/heap/stream_ledger.h"
+#include "allocator/heap/stream_uses.h"
 #include "allocator/tensor_id.h"
 #include "tiers/free_extents.h"
 
@@ -46,7 +48,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 namespace frostline {
@@ -83,6 +84,15 @@ class Heap {
     /// The block is used by work on `stream`, too: after free() its memory waits for what was
     /// queued there until then. Errors: as free(); out_of_memory.
     Result<void> record_stream(void* block, StreamHandle stream) noexcept;
+
+    /// The stream is about to be destroyed, or not to be used with this heap again; its work may
+    /// still be queued, and blocks of it may live. The heap will not ask the driver about it any
+    /// more, and what was freed on it, or will be, is anybody's when that work is done. If it was
+    /// destroyed already, the whole device is waited for instead. Nothing happens where the heap
+    /// does not know the stream. No other call names it meanwhile. Errors: busy (it is being
+    /// captured, or another is while the device would have to be waited for; a forked child),
+    /// out_of_memory, the backing's: then call it again.
+    Result<void> forget_stream(StreamHandle stream) noexcept;
 
     /// Size, id and birth of the live block that starts there. Errors: as free().
     /// May throw std::bad_alloc if the options say `debug`.
@@ -133,12 +143,6 @@ class Heap {
         std::uint64_t alignment_bytes = 0;
         std::uint64_t block_bytes = 0;  // as spanned
         StreamTag tag = kNoStream;
-    };
-    // A freed block whose other streams are not known to be done.
-    struct Pending {
-        CachedBlock block;
-        std::vector<std::pair<StreamTag, std::uint64_t>> waits;  // stream, and epoch to settle
-        std::vector<StreamTag> unmarked;                         // took no event since
     };
     // The addresses of a window that was freed: work on its stream may still use them.
     struct Retired {
@@ -211,7 +215,19 @@ class Heap {
     bool has_room_for(std::uint64_t chunks) const noexcept;
     Result<bool> back(std::uint64_t address, std::uint64_t chunks,
                       const HeapBlock* beside) noexcept;
-    bool ask_for_room(const Request& request) noexcept;
+    bool ask_for_room(const Request& request, std::unique_lock<std::mutex>& lock) noexcept;
+
+    // heap_streams.h: all under mutex_
+    Result<void> mark(StreamTag tag) noexcept;
+    Result<void> end_lost(StreamHandle stream, std::unique_lock<std::mutex>& lock) noexcept;
+    void wait_elsewhere(CachedBlock block) noexcept;
+    void poll_pending() noexcept;
+    bool settle_others(StreamTag tag) noexcept;
+    bool settle(StreamTag tag) noexcept;
+    bool mark_freed(StreamTag tag) noexcept;
+    bool borrow_from_streams(StreamTag tag) noexcept;
+    std::vector<EventRef> events_ahead();
+    bool wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept;
 
     // heap_windows.h: all under mutex_
     CachedBlock take_stitched(const Request& request) noexcept;
@@ -226,16 +242,7 @@ class Heap {
     void take_back_pieces(const HeapBlock& window, StreamTag tag) noexcept;
     static Retired mappings_of(const HeapBlock& window, std::uint64_t chunk_bytes) noexcept;
     void refund(std::uint64_t size_bytes) noexcept;
-    void wait_elsewhere(CachedBlock block) noexcept;
-    void mark_pending(Pending& pending) noexcept;
-    void poll_pending() noexcept;
     bool drain_caches() noexcept;
-    bool settle_others(StreamTag tag) noexcept;
-    bool settle(StreamTag tag) noexcept;
-    bool mark_freed(StreamTag tag) noexcept;
-    bool borrow_from_streams(StreamTag tag) noexcept;
-    std::vector<EventRef> events_ahead();
-    bool wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept;
     void close_retired() noexcept;
     Result<std::uint64_t> give_up_idle(std::uint64_t at_most, bool small_only,
                                        const HeapBlock* beside) noexcept;
@@ -245,6 +252,7 @@ class Heap {
     Error refuse(std::uint64_t size_bytes, std::uint64_t alignment_bytes) const noexcept;
     Error out_of_records() const noexcept;
     Error no_room(const Request& request) const noexcept;
+    Error advice() const noexcept;
     Error misuse(std::uint64_t address, const std::uint64_t* size_bytes) const noexcept;
     // What is wrong with a call, and the block that it is about, if there is one.
     struct Misuse {
@@ -308,10 +316,9 @@ class Heap {
     std::atomic<bool> caches_blocks_{false};  // read without the lock
     AddressIndex index_;
     StreamLedger<Backing> ledger_;
-    std::unique_ptr<FreeExtents> windows_;                      // addresses for windows
-    std::map<std::uint64_t, HeapBlock*> open_windows_;          // by where their mappings start
-    std::unordered_map<AllocationRecord*, Pending> elsewhere_;  // of living blocks
-    std::vector<Pending> pending_;
+    std::unique_ptr<FreeExtents> windows_;              // addresses for windows
+    std::map<std::uint64_t, HeapBlock*> open_windows_;  // by where their mappings start
+    StreamUses uses_;
     std::vector<Retired> retired_;
     ThreadCache uncached_;    // counts for threads that have no cache; never holds a block
     std::uint64_t calm_ = 0;  // blocks supplied since memory was scarce last

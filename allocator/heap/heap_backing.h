@@ -25,9 +25,9 @@ struct HeapAddresses {
     std::uint64_t size_bytes() const noexcept { return large_bytes + small_bytes + window_bytes; }
 };
 
-/// The heap calls a backing under its lock, one call at a time. Addresses and sizes are whole
-/// chunks. An error leaves everything as it was, except that after a failed removal the memory is
-/// not used again.
+/// The heap calls a backing under its lock, one call at a time, but for `wait` and `wait_for_all`,
+/// which go on beside other calls. Addresses and sizes are whole chunks. An error leaves everything
+/// as it was, except that after a failed removal the memory is not used again.
 ///
 /// Without streams, memory that is freed is free for all at once, and no event is asked for.
 /// `capacity_bytes` is the most that may be behind addresses together.
@@ -36,7 +36,9 @@ struct HeapAddresses {
 /// `map_window` makes the chunks at `homes` appear one after the other at `address` as well.
 /// `mark` returns an event behind all that is queued on a stream; `passed` asks whether it has been
 /// reached, `wait` waits for it, `order` makes a stream wait for it without waiting itself.
-/// `may_mark` is false while marks are illegal, as they are while the stream is being captured.
+/// `may_mark` is false while marks are illegal, as they are while the stream is being captured; its
+/// error not_found, like that of `mark`, means that the stream was destroyed. `wait_for_all` waits
+/// for everything that was queued on any stream, destroyed ones included.
 template <class B>
 concept HeapBacking = requires(B backing, const B constant, std::uint64_t address,
                                std::uint64_t chunks, std::span<const std::uint64_t> homes,
@@ -51,18 +53,22 @@ concept HeapBacking = requires(B backing, const B constant, std::uint64_t addres
     { backing.unback(address, chunks) } -> std::same_as<Result<void>>;
     { backing.map_window(address, homes) } -> std::same_as<Result<void>>;
     { backing.unmap_window(address, chunks) } -> std::same_as<Result<void>>;
-    { backing.may_mark(stream) } -> std::same_as<bool>;
+    { backing.may_mark(stream) } -> std::same_as<Result<bool>>;
     { backing.mark(stream) } -> std::same_as<Result<typename B::Event>>;
     { backing.passed(event) } -> std::same_as<Result<bool>>;
     { backing.wait(event) } -> std::same_as<Result<void>>;
     { backing.order(stream, event) } -> std::same_as<Result<void>>;
+    { backing.wait_for_all() } -> std::same_as<Result<void>>;
 };
 
 /// A backing may refuse a stream before its first use: one that cannot be told from others by its
-/// handle, or that does not reach the memory.
+/// handle, or that does not reach the memory. It is told when a stream will not be named again: the
+/// handle may be another stream's next.
 template <class B>
 concept JudgesStreams = requires(B backing, StreamHandle stream) {
     { backing.admit(stream) } -> std::same_as<Result<void>>;
+    { backing.forget(stream) }
+    noexcept;
 };
 
 /// A backing may keep what unback() took away, for the next back(). Then this gives it up to other

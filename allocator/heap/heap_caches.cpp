@@ -40,10 +40,24 @@ namespace {
 
 std::atomic<std::uint64_t> next_number{1};
 
+std::uint64_t take_number() noexcept {
+    return next_number.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Heaps take turns at the notes of a thread, and each stays with its own.
+std::uint64_t series_of(std::uint64_t number, std::uint64_t heap) noexcept {
+    return number * detail::kHeapThreads + heap % detail::kHeapThreads;
+}
+
 }  // namespace
 
 HeapCaches::HeapCaches() noexcept
-    : number_(next_number.fetch_add(1, std::memory_order_relaxed)), process_(getpid()) {}
+    : number_(take_number()), series_(series_of(number_, number_)), process_(getpid()) {}
+
+// Relaxed: whoever uses such a stream next has heard of the change from whoever asked for it.
+void HeapCaches::renew_notes() noexcept {
+    series_.store(series_of(take_number(), number_), std::memory_order_relaxed);
+}
 
 HeapThread* HeapCaches::enter() noexcept {
     if (HeapThreadEnd::ended) return nullptr;
@@ -67,8 +81,9 @@ HeapThread* HeapCaches::enter() noexcept {
             }
             end.entries.push_back({number_, weak_from_this(), cache});
         }
-        HeapThread& thread = detail::heap_threads[number_ % detail::kHeapThreads];
-        thread = HeapThread{number_, cache, 0, kNoStream};
+        const std::uint64_t series = series_.load(std::memory_order_relaxed);
+        HeapThread& thread = detail::heap_threads[series % detail::kHeapThreads];
+        thread = HeapThread{series, cache, 0, kNoStream};
         return &thread;
     } catch (const std::bad_alloc&) {
         return nullptr;

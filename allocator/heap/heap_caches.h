@@ -1,7 +1,8 @@
 // The caches of all threads that use a heap, and how a thread finds its own. A cache outlives its
 // thread: what it holds stays with the heap, and the next new thread goes on with it.
 //
-// Rule: a heap's number is never used again, so a thread's note of an ended heap matches no other.
+// Rule: a series of notes is never used again, so a thread's note of an ended heap, or of streams
+// that have changed since, matches no other.
 #pragma once
 
 #include "allocator/heap/heap_backing.h"
@@ -9,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,7 +20,7 @@ namespace frostline {
 
 /// A thread's note of the heap that it used last of those that share the note.
 struct HeapThread {
-    std::uint64_t heap = 0;  ///< 0: none
+    std::uint64_t series = 0;  ///< of the heap's notes; 0: none
     ThreadCache* cache = nullptr;
     StreamHandle stream = 0;  ///< the stream that it named last, and its tag
     StreamTag tag = kNoStream;
@@ -41,13 +43,14 @@ class HeapCaches : public std::enable_shared_from_this<HeapCaches> {
    public:
     HeapCaches() noexcept;
 
-    std::uint64_t number() const noexcept { return number_; }
-
-    /// This thread's note of this heap; null when it has none yet, or not here any longer.
+    /// This thread's note of this heap; null when it has none yet, or not any longer.
     HeapThread* find() const noexcept {
-        HeapThread& thread = detail::heap_threads[number_ % detail::kHeapThreads];
-        return thread.heap == number_ ? &thread : nullptr;
+        const std::uint64_t series = series_.load(std::memory_order_relaxed);
+        HeapThread& thread = detail::heap_threads[series % detail::kHeapThreads];
+        return thread.series == series ? &thread : nullptr;
     }
+    /// From now on no thread has a note: a stream that one may name is not what it was.
+    void renew_notes() noexcept;
     /// Makes the note, with a cache that is this thread's until it ends. Null: no memory, or the
     /// thread is ending; it does without a cache then.
     HeapThread* enter() noexcept;
@@ -83,7 +86,9 @@ class HeapCaches : public std::enable_shared_from_this<HeapCaches> {
     friend class HeapThreadEnd;
     void retire(ThreadCache& cache) noexcept;
 
-    const std::uint64_t number_;
+    const std::uint64_t number_;  // of the heap; never used again
+    std::atomic<std::uint64_t>
+        series_;  // its remainder says which of a thread's notes is the heap's
     const pid_t process_;
     mutable std::mutex mutex_;  // guards both; taken before a cache's own lock
     std::vector<std::unique_ptr<ThreadCache>> caches_;

@@ -52,8 +52,16 @@ Error Heap<Backing>::no_room(const Request& request) const noexcept {
                  "event, {:.2f} "
                  "wait for other streams; {}",
                  options_.name, request.size_bytes, mib(backed_bytes()), mib(capacity_bytes_),
-                 mib(free), mib(of_streams), mib(pending_bytes_),
-                 refused_.has_value() ? refused_->message() : "free tensors, or raise the budget");
+                 mib(free), mib(of_streams), mib(pending_bytes_), advice().message());
+}
+
+// What to do about a request for which there is no room.
+template <HeapBacking Backing>
+Error Heap<Backing>::advice() const noexcept {
+    if (const StreamTag lost = ledger_.any_lost(); lost != kNoStream)
+        return ledger_.destroyed(lost);
+    if (refused_.has_value()) return *refused_;
+    return Error(Errc::no_space, 0, "free tensors, or raise the budget");
 }
 
 // Names of places are looked up behind the locks under which the misuse was explained.

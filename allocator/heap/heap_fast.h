@@ -4,6 +4,9 @@
 
 #include "allocator/heap/heap.h"
 
+#include <algorithm>
+#include <new>
+
 namespace frostline {
 
 template <HeapBacking Backing>
@@ -21,11 +24,19 @@ Result<HeapThread*> Heap<Backing>::thread_for(StreamHandle stream) noexcept {
 
 template <HeapBacking Backing>
 Result<StreamTag> Heap<Backing>::admit(StreamHandle stream) noexcept {
-    FROSTLINE_TRY(const StreamTag tag, ledger_.tag_of(stream));
-    if (!large_->admit(tag) || !small_->admit(tag) || !spans_->admit(tag)) {
-        return Error(Errc::out_of_memory, 0, "noting a stream of {}", options_.name);
+    if (const StreamTag known = ledger_.find(stream); known != kNoStream) return known;
+    // Room first, so that there is some for each tag that the ledger has given.
+    const auto next =
+        static_cast<StreamTag>(std::min(ledger_.count() + 1, StreamLedger<Backing>::kMostStreams));
+    try {
+        uses_.admit(next);
+    } catch (const std::bad_alloc&) {
+        return out_of_records();
     }
-    return tag;
+    if (!large_->admit(next) || !small_->admit(next) || !spans_->admit(next)) {
+        return out_of_records();
+    }
+    return ledger_.tag_of(stream);
 }
 
 template <HeapBacking Backing>

@@ -6,6 +6,7 @@
 #include "allocator/heap/heap_errors.h"
 #include "allocator/heap/heap_fast.h"
 #include "allocator/heap/heap_return.h"
+#include "allocator/heap/heap_streams.h"
 #include "allocator/heap/heap_supply.h"
 #include "allocator/heap/heap_windows.h"
 
@@ -80,6 +81,7 @@ Heap<Backing>::~Heap() {
         const EventRef last = ledger_.last_mark(static_cast<StreamTag>(i));
         if (last != nullptr) (void)backing_->wait(*last);
     }
+    if (ledger_.any_lost() != kNoStream) (void)backing_->wait_for_all();
     const std::lock_guard lock(mutex_);
     settle_others(kNoStream);
     for (const auto& [address, window] : open_windows_) {
@@ -144,14 +146,7 @@ Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noex
     FROSTLINE_TRY(const StreamTag tag, admit(stream));
     if (tag == found.record->stream) return ok();
     try {
-        // Room for what happens when the block is freed, which must not fail.
-        make_room(pending_, pending_.size() + elsewhere_.size() + 1);
-        Pending& pending = elsewhere_[found.record];
-        std::vector<StreamTag>& streams = pending.unmarked;
-        if (std::find(streams.begin(), streams.end(), tag) == streams.end()) {
-            pending.waits.reserve(streams.size() + 1);
-            streams.push_back(tag);
-        }
+        uses_.note(*found.record, tag);
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "noting that a stream uses a block of {}",
                      options_.name);

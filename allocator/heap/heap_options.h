@@ -13,8 +13,9 @@
 namespace frostline {
 
 /// The engine's side of memory pressure: the allocator declares it, because it may not know who
-/// moves tensors. Called under the heap's lock, by the thread that asks for memory; it may not call
-/// the heap.
+/// moves tensors. Called by the thread that asks for memory, and by several at once if they do,
+/// while no lock of the heap is held: it may free blocks of the heap, and wait for others who use
+/// it. What it asks a heap for itself is served from what there is, or refused.
 class PressureHandler {
    public:
     virtual ~PressureHandler() = default;

@@ -1,5 +1,5 @@
-// How memory comes back to a heap: from caches, from streams that are done with it, from windows,
-// and from the heap to its backing.
+// How memory comes back to a heap: from blocks, caches and windows, and from the heap to its
+// backing.
 // Part of heap.h, for those who instantiate Heap. The heap's lock is held.
 #pragma once
 
@@ -18,7 +18,9 @@ void Heap<Backing>::accept(CachedBlock block) noexcept {
     const Found found = find(block.address);
     if (found.span != nullptr) {
         HeapBlock* const empty = spans_->give(*found.span, *found.span->slot_at(block.address));
-        if (empty != nullptr) small_->give(*empty, tag, ledger_.epoch(tag));
+        if (empty == nullptr) return;
+        ledger_.note_freed(tag);
+        small_->give(*empty, tag, ledger_.epoch(tag));
         return;
     }
     index_.erase(block.address);
@@ -29,6 +31,7 @@ void Heap<Backing>::accept(CachedBlock block) noexcept {
 template <HeapBacking Backing>
 void Heap<Backing>::take_back(HeapBlock& block, StreamTag tag) noexcept {
     const std::uint64_t epoch = ledger_.epoch(tag);
+    ledger_.note_freed(tag);
     if (block.kind != HeapBlock::Kind::window) {
         (block.address < addresses_.small() ? large_ : small_)->give(block, tag, epoch);
         return;
@@ -46,6 +49,7 @@ void Heap<Backing>::take_back(HeapBlock& block, StreamTag tag) noexcept {
 
 template <HeapBacking Backing>
 void Heap<Backing>::take_back_pieces(const HeapBlock& window, StreamTag tag) noexcept {
+    ledger_.note_freed(tag);
     for (HeapBlock* piece = window.chain; piece != nullptr;) {
         HeapBlock* const next = piece->chain;
         large_->give(*piece, tag, ledger_.epoch(tag));
@@ -62,51 +66,6 @@ typename Heap<Backing>::Retired Heap<Backing>::mappings_of(const HeapBlock& wind
 }
 
 template <HeapBacking Backing>
-void Heap<Backing>::wait_elsewhere(CachedBlock block) noexcept {
-    block.record->state.store(AllocationState::pending, std::memory_order_relaxed);
-    block.record->used_elsewhere.store(false, std::memory_order_relaxed);
-    const auto streams = elsewhere_.find(block.record);
-    pending_.push_back(std::move(streams->second));  // record_stream() made room
-    elsewhere_.erase(streams);
-    pending_.back().block = block;
-    pending_bytes_ += find(block.address).block_bytes();
-    mark_pending(pending_.back());
-}
-
-// An event now, and not when the memory is wanted: what is queued from now on does not use it.
-template <HeapBacking Backing>
-void Heap<Backing>::mark_pending(Pending& pending) noexcept {
-    std::erase_if(pending.unmarked, [&](StreamTag tag) {
-        const std::uint64_t epoch = ledger_.epoch(tag);
-        if (!ledger_.mark(tag)) return false;
-        pending.waits.emplace_back(tag, epoch);
-        return true;
-    });
-}
-
-template <HeapBacking Backing>
-void Heap<Backing>::poll_pending() noexcept {
-    if (pending_.empty()) return;
-    for (Pending& pending : pending_) mark_pending(pending);
-    // Each stream is asked once, however many blocks wait for it; one in trouble settles nothing.
-    for (std::size_t i = 1; i <= ledger_.count(); ++i)
-        (void)ledger_.poll(static_cast<StreamTag>(i));
-    for (std::size_t i = 0; i < pending_.size();) {
-        Pending& pending = pending_[i];
-        std::erase_if(pending.waits,
-                      [&](const auto& wait) { return ledger_.settled(wait.first) >= wait.second; });
-        if (!pending.waits.empty() || !pending.unmarked.empty()) {
-            ++i;
-            continue;
-        }
-        pending_bytes_ -= find(pending.block.address).block_bytes();
-        accept(pending.block);
-        std::swap(pending, pending_.back());
-        pending_.pop_back();
-    }
-}
-
-template <HeapBacking Backing>
 bool Heap<Backing>::drain_caches() noexcept {
     bool changed = false;
     caches_->for_each_locked([&](ThreadCache& cache) {
@@ -118,87 +77,6 @@ bool Heap<Backing>::drain_caches() noexcept {
         }
     });
     return changed;
-}
-
-// Ends the stream's epoch if memory was freed in it. False: it takes no event now.
-template <HeapBacking Backing>
-bool Heap<Backing>::mark_freed(StreamTag tag) noexcept {
-    const std::uint64_t epoch = ledger_.epoch(tag);
-    const bool freed = large_->newest_epoch(tag).value_or(0) == epoch ||
-                       small_->newest_epoch(tag).value_or(0) == epoch ||
-                       std::any_of(retired_.begin(), retired_.end(), [&](const Retired& window) {
-                           return window.tag == tag && window.epoch == epoch;
-                       });
-    return !freed || ledger_.mark(tag).has_value();
-}
-
-// What the stream freed, as far as it has come, is free for all. True: there was any.
-template <HeapBacking Backing>
-bool Heap<Backing>::settle(StreamTag tag) noexcept {
-    mark_freed(tag);
-    if (!ledger_.poll(tag)) return false;  // a stream in trouble keeps its memory
-    const std::uint64_t settled = ledger_.settled(tag);
-    const bool large = large_->retag(tag, settled, kNoStream, 0);
-    const bool small = small_->retag(tag, settled, kNoStream, 0);
-    return large || small;
-}
-
-template <HeapBacking Backing>
-bool Heap<Backing>::settle_others(StreamTag tag) noexcept {
-    bool changed = false;
-    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        if (i != tag) changed |= settle(static_cast<StreamTag>(i));
-    }
-    // Its own memory is the stream's at once, but not the addresses of its windows.
-    if (tag != kNoStream && !retired_.empty() && mark_freed(tag)) (void)ledger_.poll(tag);
-    close_retired();
-    return changed;
-}
-
-// What other streams freed is this one's, which waits for them on the device.
-template <HeapBacking Backing>
-bool Heap<Backing>::borrow_from_streams(StreamTag tag) noexcept {
-    bool changed = false;
-    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        const auto other = static_cast<StreamTag>(i);
-        if (other == tag || !mark_freed(other)) continue;
-        const std::uint64_t last = ledger_.epoch(other) - 1;
-        if (!ledger_.may_mark(tag) || !ledger_.order(tag, other, last)) continue;
-        changed |= large_->retag(other, last, tag, ledger_.epoch(tag));
-        changed |= small_->retag(other, last, tag, ledger_.epoch(tag));
-    }
-    return changed;
-}
-
-// What freed memory waits for: an event of each stream that has any, once one is marked behind it.
-template <HeapBacking Backing>
-std::vector<typename Heap<Backing>::EventRef> Heap<Backing>::events_ahead() {
-    std::vector<EventRef> events;
-    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        const auto tag = static_cast<StreamTag>(i);
-        mark_freed(tag);
-        if (auto event = ledger_.last_mark(tag); event != nullptr)
-            events.push_back(std::move(event));
-    }
-    return events;
-}
-
-// Waits for it without the lock, because what a stream runs may call the heap. True: there was
-// something to wait for, and its memory is free now.
-template <HeapBacking Backing>
-bool Heap<Backing>::wait_for_streams(std::unique_lock<std::mutex>& lock) noexcept {
-    try {
-        const std::vector<EventRef> events = events_ahead();
-        lock.unlock();
-        bool waited = false;
-        for (const EventRef& event : events) waited |= backing_->wait(*event).has_value();
-        lock.lock();
-        poll_pending();
-        settle_others(kNoStream);
-        return waited;
-    } catch (const std::bad_alloc&) {
-        return false;
-    }
 }
 
 template <HeapBacking Backing>

@@ -106,15 +106,21 @@ bool HeapSpace::retag(StreamTag from, std::uint64_t epoch, StreamTag to,
                       std::uint64_t new_epoch) noexcept {
     // What coalesces with a block is of the new tag, so that what is still to be visited stays in
     // the tree of the old one.
+    Free& free = *free_[from];
+    if (free.bytes == 0 || free.oldest_epoch > epoch) return false;
     bool changed = false;
-    Tree& tree = free_[from]->tree;
-    for (auto next = tree.begin(); next != tree.end();) {
+    std::uint64_t oldest = UINT64_MAX;
+    for (auto next = free.tree.begin(); next != free.tree.end();) {
         HeapBlock& block = *next++;
-        if (block.epoch > epoch) continue;
+        if (block.epoch > epoch) {
+            oldest = std::min(oldest, block.epoch);
+            continue;
+        }
         remove(block);
         give(block, to, new_epoch);
         changed = true;
     }
+    free.oldest_epoch = oldest;
     return changed;
 }
 
@@ -126,14 +132,6 @@ std::uint64_t HeapSpace::free_bytes() const noexcept {
     std::uint64_t bytes = 0;
     for (const auto& free : free_) bytes += free->bytes;
     return bytes;
-}
-
-std::optional<std::uint64_t> HeapSpace::newest_epoch(StreamTag tag) const noexcept {
-    std::optional<std::uint64_t> newest;
-    for (const HeapBlock& block : free_[tag]->tree) {
-        newest = std::max(newest.value_or(0), block.epoch);
-    }
-    return newest;
 }
 
 std::optional<HeapSpace::Growth> HeapSpace::plan_growth(std::uint64_t size_bytes,
@@ -285,6 +283,7 @@ void HeapSpace::insert(HeapBlock& block) noexcept {
         return;
     }
     Free& free = *free_[block.tag];
+    free.oldest_epoch = free.bytes == 0 ? block.epoch : std::min(free.oldest_epoch, block.epoch);
     free.tree.insert(block);
     free.bytes += block.size_bytes;
     free.idle_chunks += whole_chunks(block);

@@ -47,13 +47,11 @@ class HeapSpace {
     HeapBlock* give(HeapBlock& block, StreamTag tag, std::uint64_t epoch) noexcept;
 
     /// Free blocks of tag `from` whose epoch is at most `epoch` are of tag `to` now, freed in
-    /// `new_epoch`. Says whether there were any.
+    /// `new_epoch`. Says whether there were any. Looks at none of them when none can be as old.
     bool retag(StreamTag from, std::uint64_t epoch, StreamTag to, std::uint64_t new_epoch) noexcept;
     /// Bytes that are free for `tag` and no other.
     std::uint64_t free_bytes(StreamTag tag) const noexcept;
     std::uint64_t free_bytes() const noexcept;
-    /// The newest epoch among the free blocks of `tag`; nothing when it has none.
-    std::optional<std::uint64_t> newest_epoch(StreamTag tag) const noexcept;
 
     /// Where to put memory so that `size_bytes` fit for `tag`: as few chunks as will do.
     struct Growth {
@@ -149,6 +147,7 @@ class HeapSpace {
         Tree tree;
         std::uint64_t bytes = 0;
         std::uint64_t idle_chunks = 0;
+        std::uint64_t oldest_epoch = 0;  // no block is of an older one
     };
     struct Fit {
         HeapBlock* block = nullptr;

@@ -72,9 +72,9 @@ Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexce
 template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request, ThreadCache* cache,
                                                   std::unique_lock<std::mutex>& lock) noexcept {
-    refused_.reset();
     bool again = false;
     for (int tries = 0; tries < kMostTries; ++tries) {
+        refused_.reset();
         gave_up_ = false;
         FROSTLINE_TRY(const CachedBlock block, supply(request, cache));
         again |= gave_up_;
@@ -83,7 +83,8 @@ Result<CachedBlock> Heap<Backing>::supply_or_wait(const Request& request, Thread
             if (again && options_.budget != nullptr) options_.budget->note_retry();
             return block;
         }
-        if (!wait_for_streams(lock) && !ask_for_room(request)) break;
+        const Error none = no_room(request);  // of now: both calls below let others in
+        if (!wait_for_streams(lock) && !ask_for_room(request, lock)) return none;
         again = true;
     }
     return no_room(request);
@@ -225,7 +226,10 @@ HeapBlock* Heap<Backing>::take_block_of(HeapSpace& space, const Request& request
     if (block != nullptr || request.tag == kNoStream || space.free_bytes(kNoStream) == 0) {
         return block;
     }
-    // What is free for all joins what is free for this stream, and may be large enough then.
+    // What is free for all joins what is free for this stream, and may be large enough then. All of
+    // it, which is slow where there are many pieces (a millisecond for 10,000) and two streams ask
+    // in turn: with only the pieces that touch the stream's own, a heap mapped more (1.11 times
+    // what lives where it maps 1.09 now, on recorded steps of a U-Net).
     space.retag(kNoStream, UINT64_MAX, request.tag, 0);
     return take();
 }
@@ -320,9 +324,19 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
     return false;
 }
 
+// Without the lock, because whoever makes room may free blocks of this heap, or wait for somebody
+// who is in a call of it. What it asks for itself does not make it ask again.
 template <HeapBacking Backing>
-bool Heap<Backing>::ask_for_room(const Request& request) noexcept {
-    return options_.pressure != nullptr && options_.pressure->make_room(request.block_bytes) > 0;
+bool Heap<Backing>::ask_for_room(const Request& request,
+                                 std::unique_lock<std::mutex>& lock) noexcept {
+    static thread_local bool asking = false;
+    if (options_.pressure == nullptr || asking) return false;
+    lock.unlock();
+    asking = true;
+    const bool made = options_.pressure->make_room(request.block_bytes) > 0;
+    asking = false;
+    lock.lock();
+    return made;
 }
 
 }  // namespace frostline

@@ -58,11 +58,12 @@ class HostBacking {
     // Nobody calls what follows: there are no windows, and no streams.
     Result<void> map_window(std::uint64_t, std::span<const std::uint64_t>) noexcept;
     Result<void> unmap_window(std::uint64_t, std::uint64_t) noexcept;
-    bool may_mark(StreamHandle) noexcept { return true; }
+    Result<bool> may_mark(StreamHandle) noexcept { return true; }
     Result<Event> mark(StreamHandle) noexcept { return Event{}; }
     Result<bool> passed(const Event&) const noexcept { return true; }
     Result<void> wait(const Event&) const noexcept { return ok(); }
     Result<void> order(StreamHandle, const Event&) noexcept { return ok(); }
+    Result<void> wait_for_all() const noexcept { return ok(); }
 
    private:
     HostBacking(const Options& options, std::uint64_t capacity_bytes) noexcept;

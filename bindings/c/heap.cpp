@@ -134,6 +134,13 @@ frostline_status frostline_heap_record_stream(frostline_heap* heap, void* block,
     });
 }
 
+frostline_status frostline_heap_forget_stream(frostline_heap* heap, void* stream) {
+    return look_into(heap, [&](auto& open) -> Result<void> {
+        FROSTLINE_TRY(const auto handle, stream_for(open, stream));
+        return open.forget_stream(handle);
+    });
+}
+
 frostline_status frostline_heap_size(frostline_heap* heap, const void* block, size_t* size_bytes) {
     return look_into(heap, [&](auto& open) -> Result<void> {
         if (block == nullptr || size_bytes == nullptr) {

@@ -39,7 +39,7 @@ class ExportedSymbols : public testing::Test {
     }
 };
 
-constexpr std::array<std::string_view, 37> kFunctions{"frostline_adopt",
+constexpr std::array<std::string_view, 38> kFunctions{"frostline_adopt",
                                                       "frostline_allocate",
                                                       "frostline_close",
                                                       "frostline_drop",
@@ -50,6 +50,7 @@ constexpr std::array<std::string_view, 37> kFunctions{"frostline_adopt",
                                                       "frostline_heap_alloc",
                                                       "frostline_heap_begin_step",
                                                       "frostline_heap_close",
+                                                      "frostline_heap_forget_stream",
                                                       "frostline_heap_free",
                                                       "frostline_heap_free_sized",
                                                       "frostline_heap_get_stats",

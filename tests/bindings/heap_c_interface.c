@@ -28,6 +28,7 @@ int use_every_heap_function(void) {
     MUST(frostline_heap_owns(heap, (char*)block + 5, &owns) == FROSTLINE_OK && owns == 1);
     MUST(frostline_heap_owns(heap, &size, &owns) == FROSTLINE_OK && owns == 0);
     MUST(frostline_heap_record_stream(heap, block, NULL) == FROSTLINE_OK);
+    MUST(frostline_heap_forget_stream(heap, NULL) == FROSTLINE_OK);
 
     frostline_heap_stats stats;
     stats.struct_size = sizeof(stats);

@@ -119,6 +119,7 @@ TEST_F(CHeap, RefusesNullEverywhere) {
         frostline_heap_free(nullptr, block),
         frostline_heap_free_sized(nullptr, block, 100),
         frostline_heap_record_stream(nullptr, block, nullptr),
+        frostline_heap_forget_stream(nullptr, nullptr),
         frostline_heap_size(nullptr, block, &size),
         frostline_heap_size(heap_, nullptr, &size),
         frostline_heap_size(heap_, block, nullptr),
@@ -194,6 +195,7 @@ TEST_F(CHeap, RefusesStreamsForHostMemory) {
     void* const held = allocate(100);
     refused(frostline_heap_record_stream(heap_, held, &stream), FROSTLINE_UNSUPPORTED,
             "host memory");
+    refused(frostline_heap_forget_stream(heap_, &stream), FROSTLINE_UNSUPPORTED, "host memory");
     EXPECT_EQ(frostline_heap_free(heap_, held), FROSTLINE_OK);
 }
 
@@ -214,6 +216,7 @@ TEST_F(CHeap, IsClosedOnlyWhenNothingLivesAndSaysSoAfterwards) {
         frostline_heap_free(late, block),
         frostline_heap_free_sized(late, block, kMi),
         frostline_heap_record_stream(late, block, nullptr),
+        frostline_heap_forget_stream(late, nullptr),
         frostline_heap_size(late, block, &size),
         frostline_heap_trim(late, 0, &size),
         frostline_heap_get_stats(late, &figures),

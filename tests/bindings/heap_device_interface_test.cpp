@@ -74,6 +74,23 @@ TEST_F(HeapOnGpu, MemoryOfARecordedStreamWaitsForIt) {
     EXPECT_TRUE(Framework::holds(address, 8 * kMi, 1, other_));
 }
 
+TEST_F(HeapOnGpu, AStreamMayBeDestroyedWithWorkQueuedOnceItIsForgotten) {
+    DeviceMemory memory = open(8 * kMi);
+    CUstream third = nullptr;
+    ASSERT_EQ(FROSTLINE_EMULATED(cuStreamCreate)(&third, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    TensorBuffer buffer = *TensorBuffer::create(memory, 8 * kMi, third);
+    StreamGate gate(third);
+    Framework::fill(device(buffer), 8 * kMi, 1, third);
+    buffer.reset();
+    const auto forgotten = memory.forget_stream(third);
+    EXPECT_TRUE(forgotten) << forgotten.failure().message();
+    EXPECT_EQ(FROSTLINE_EMULATED(cuStreamDestroy)(third), CUDA_SUCCESS);
+    TensorBuffer next = *TensorBuffer::create(memory, 8 * kMi, stream_);
+    Framework::fill(device(next), 8 * kMi, 2, stream_);
+    gate.open();
+    EXPECT_TRUE(Framework::holds(device(next), 8 * kMi, 2, stream_));
+}
+
 TEST_F(HeapOnGpu, RefusesStreamsThatMeanAnotherOnEachThread) {
     DeviceMemory memory = open(8 * kMi);
     auto* const own_default = reinterpret_cast<void*>(2);

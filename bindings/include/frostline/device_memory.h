@@ -45,13 +45,13 @@ class DeviceMemory : public HeapHandle {
         return DeviceMemory(*heap);
     }
 
-    /// Streams must outlive the heap, which asks them how far they have come. In a program that is
-    /// built with a per-thread default stream, null is not that stream: name streams there.
-    /// `size_bytes` for work on `stream` (null: the legacy default stream), at a multiple of
-    /// `alignment_bytes`, a power of two of at most 2 MiB. Null for no bytes. When the block is
-    /// freed, work on that stream may still be queued. Failures: NO_SPACE, INVALID_ARGUMENT (the
-    /// per-thread default stream, or one of a GPU that is no peer, among others), OUT_OF_MEMORY,
-    /// CLOSED, BUSY (in a forked child).
+    /// Streams must outlive the heap, which asks how far they have come, or be forgotten. In a
+    /// program that is built with a per-thread default stream, null is not that stream: name
+    /// streams there. `size_bytes` for work on `stream` (null: the legacy default stream), at a
+    /// multiple of `alignment_bytes`, a power of two of at most 2 MiB. Null for no bytes. When the
+    /// block is freed, work on that stream may still be queued. Failures: NO_SPACE,
+    /// INVALID_ARGUMENT (the per-thread default stream, or one of a GPU that is no peer, among
+    /// others), OUT_OF_MEMORY, CLOSED, BUSY (in a forked child).
     Outcome<void*> allocate(std::size_t size_bytes, void* stream = nullptr,
                             std::size_t alignment_bytes = 512) noexcept {
         return allocate_on(stream, size_bytes, alignment_bytes);
@@ -60,6 +60,14 @@ class DeviceMemory : public HeapHandle {
     /// Work on `stream` uses the block, too: its memory waits for that after it was freed.
     Outcome<void> record_stream(void* block, void* stream) noexcept {
         return Outcome<void>::of(frostline_heap_record_stream(get(), block, stream));
+    }
+
+    /// The stream is about to be destroyed; its work may still be queued. Memory that was freed on
+    /// it, or will be, serves others when that is done. A stream that was destroyed before keeps
+    /// that memory until this is called, which then waits for the whole GPU. Failures: BUSY (a
+    /// stream is being captured, or in a forked child), CLOSED, OUT_OF_MEMORY: call it again.
+    Outcome<void> forget_stream(void* stream) noexcept {
+        return Outcome<void>::of(frostline_heap_forget_stream(get(), stream));
     }
 
    private:

@@ -60,9 +60,9 @@ FROSTLINE_EXPORT frostline_status frostline_heap_release(frostline_heap* heap);
  * (INVALID_ARGUMENT), the per-thread default stream among them, since it is another one on each
  * thread, and for host memory any but NULL (UNSUPPORTED). The content is undefined. No bytes: OK,
  * and *block is NULL. NO_SPACE says where the memory is; everything that is kept for reuse has been
- * given up before. A stream must live as long as the heap, which asks it how far it has come:
- * destroy it after frostline_heap_close(). In a heap that was
- * given up, CLOSED once its last block is freed. */
+ * given up before. The heap asks the driver how far the stream has come: destroy a stream after
+ * frostline_heap_close(), or after frostline_heap_forget_stream(). In a heap that was given up,
+ * CLOSED once its last block is freed. */
 FROSTLINE_EXPORT frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
                                                        size_t alignment_bytes, void* stream,
                                                        void** block);
@@ -79,6 +79,15 @@ FROSTLINE_EXPORT frostline_status frostline_heap_free_sized(frostline_heap* heap
  * accepted as a block. */
 FROSTLINE_EXPORT frostline_status frostline_heap_record_stream(frostline_heap* heap, void* block,
                                                                void* stream);
+
+/* The stream is about to be destroyed; no other call names it meanwhile. Its work may still be
+ * queued, and blocks of it may live: what was freed on it, or will be, is used by others when that
+ * work is done. The heap asks nothing about it from then on, and a stream that is made with the
+ * same handle is another. OK where the heap does not know the stream. A stream that was destroyed
+ * before keeps the memory that was freed on it until this is called, which then waits for all work
+ * of the GPU. BUSY while it is being captured, or another stream where all work has to be waited
+ * for: call it again. Streams as above. */
+FROSTLINE_EXPORT frostline_status frostline_heap_forget_stream(frostline_heap* heap, void* stream);
 
 /* The size that was asked for, of the live block that starts there. */
 FROSTLINE_EXPORT frostline_status frostline_heap_size(frostline_heap* heap, const void* block,

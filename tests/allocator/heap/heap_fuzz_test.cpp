@@ -1,12 +1,15 @@
-// Proves that at random, with streams, captures, waits, trims, a device that others use and calls
-// that fail, no byte is in two hands, none is used again too early, and every one is accounted for.
-// FROSTLINE_SOAK=FIRST-LAST runs that range of seeds in full; ./run soak does.
+// Proves that at random, with streams that come and go, captures, waits, trims, a device that
+// others use and calls that fail, no byte is in two hands, none is used again too early, and every
+// one is accounted for. FROSTLINE_SOAK=FIRST-LAST runs that range of seeds in full; ./run soak
+// does.
 #include "tests/allocator/heap/heap_fixture.h"
 #include "tests/allocator/heap/heap_oracle.h"
 #include "tests/tiers/seed.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +45,8 @@ class HeapFuzz : public HeapFixture<Backing> {
         oracle_ = std::make_unique<HeapOracle>(memory_, Backing::kHasStreams);
         blocks_.clear();
         faults_ = false;
+        destroyed_.clear();
+        for (StreamHandle& stream : streams_) stream = ++last_stream_;
         for (std::size_t i = 0; i < operations && !this->HasFailure(); ++i) {
             step();
             if (i % 64 == 0) look();
@@ -49,8 +54,9 @@ class HeapFuzz : public HeapFixture<Backing> {
         memory_->leave_chunks(UINT64_MAX);
         look();
         while (!blocks_.empty()) free_one();
-        for (StreamHandle stream = 1; stream <= kStreams; ++stream) this->capture(stream, false);
+        for (const StreamHandle stream : streams_) this->capture(stream, false);
         clear_faults();
+        while (!destroyed_.empty()) forget_a_destroyed_stream();
         look();
         EXPECT_TRUE(heap_->trim(true));
         EXPECT_EQ(heap_->statistics().mapped, 0U);
@@ -60,7 +66,10 @@ class HeapFuzz : public HeapFixture<Backing> {
 
    private:
     void step() {
-        switch (between(random_, 0, 24)) {
+        switch (between(random_, 0, 99) == 0 ? 100 : between(random_, 0, 24)) {
+            case 100:
+                return between(random_, 0, 1) == 0 ? replace_a_stream()
+                                                   : forget_a_destroyed_stream();
             case 0:
                 return with_streams();
             case 1:
@@ -83,7 +92,37 @@ class HeapFuzz : public HeapFixture<Backing> {
         }
     }
 
-    StreamHandle any_stream() { return between(random_, 1, kStreams); }
+    StreamHandle any_stream() { return streams_[between(random_, 0, kStreams - 1)]; }
+
+    bool captured(StreamHandle stream) {
+        const std::lock_guard lock(memory_->mutex);
+        return memory_->streams.captured(stream);
+    }
+
+    // Destroyed as it should be, after the heap has forgotten it, or without that.
+    void replace_a_stream() {
+        StreamHandle& stream = streams_[between(random_, 0, kStreams - 1)];
+        if (captured(stream)) return;
+        if (between(random_, 0, 3) == 0) {
+            destroyed_.push_back(stream);
+        } else if (!heap_->forget_stream(stream)) {
+            EXPECT_TRUE(faults_);
+            return;
+        }
+        const std::lock_guard lock(memory_->mutex);
+        if (between(random_, 0, 1) == 0) memory_->streams.finish(stream);
+        memory_->streams.destroy(stream);
+        stream = ++last_stream_;
+    }
+    void forget_a_destroyed_stream() {
+        if (destroyed_.empty()) return;
+        if (heap_->forget_stream(destroyed_.back())) {
+            destroyed_.pop_back();
+        } else {
+            EXPECT_TRUE(std::any_of(streams_.begin(), streams_.end(),
+                                    [&](StreamHandle stream) { return captured(stream); }));
+        }
+    }
 
     std::uint64_t any_size() {
         const std::uint64_t most = std::uint64_t{1} << between(random_, 9, 20);
@@ -207,6 +246,9 @@ class HeapFuzz : public HeapFixture<Backing> {
     std::mt19937_64 random_;
     std::unique_ptr<HeapOracle> oracle_;
     std::vector<std::uint64_t> blocks_;
+    std::array<StreamHandle, kStreams> streams_{};
+    StreamHandle last_stream_ = 0;
+    std::vector<StreamHandle> destroyed_;  // and not forgotten yet
     std::uint64_t phase_ = 0;
     bool faults_ = false;
 };

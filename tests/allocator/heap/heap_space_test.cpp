@@ -141,20 +141,19 @@ class SpaceAndModel {
         for (StreamTag tag = 0; tag < kTags; ++tag) {
             std::set<Run> expected;
             std::uint64_t bytes = 0;
-            std::optional<std::uint64_t> newest;
             for (const auto& [from, to] : free_runs(tag)) {
                 expected.insert({from, to});
                 bytes += (to - from) * kUnit;
                 chunks += whole(from, to);
-                newest = std::max(newest.value_or(0), units[from].epoch);
             }
             std::set<Run> seen;
             space->for_each_free(tag, [&](const HeapBlock& block) {
-                seen.insert({(block.address - kStart) / kUnit, (block.end() - kStart) / kUnit});
+                const std::uint64_t from = (block.address - kStart) / kUnit;
+                seen.insert({from, (block.end() - kStart) / kUnit});
+                ASSERT_EQ(block.epoch, units[from].epoch);
             });
             ASSERT_EQ(seen, expected);
             ASSERT_EQ(space->free_bytes(tag), bytes);
-            ASSERT_EQ(space->newest_epoch(tag), newest);
             all += bytes;
         }
         ASSERT_EQ(space->free_bytes(), all);

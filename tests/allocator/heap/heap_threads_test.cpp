@@ -221,6 +221,7 @@ TEST_F(HeapThreads, AForkedChildIsRefusedInWordsAndTheParentGoesOn) {
                   if (!refused(heap_->free(block, 700))) return 3;
                   if (!refused(heap_->record_stream(block, 2))) return 4;
                   if (heap_->trim(true)) return 5;
+                  if (!refused(heap_->forget_stream(1))) return 7;
                   heap_.reset();  // takes nothing from the parent
                   return memory_->backed_chunks() == backed ? 0 : 6;
               }),

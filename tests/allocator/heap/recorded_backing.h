@@ -19,8 +19,18 @@
 
 namespace frostline {
 
-enum class BackingCall : std::uint8_t { back, unback, map, unmap, mark, passed, wait, order };
-inline constexpr std::size_t kBackingCalls = 8;
+enum class BackingCall : std::uint8_t {
+    back,
+    unback,
+    map,
+    unmap,
+    mark,
+    passed,
+    wait,
+    order,
+    wait_for_all
+};
+inline constexpr std::size_t kBackingCalls = 9;
 
 /// What a backing holds; outlives it, so that a test sees what the heap's end has left.
 /// Thread-safe.
@@ -167,6 +177,7 @@ class RecordedMemory {
 
     mutable std::recursive_mutex mutex;  // guards all of it; a test may hold it, too
     RecordedStreams streams;
+    unsigned questions = 0;  // whether a stream takes an event
     std::function<void(std::uint64_t memory)> on_unback;
     std::function<void(std::uint64_t address)> on_unmap;
 
@@ -224,15 +235,18 @@ class RecordedBacking {
         const SparedAllocations spared;
         return memory_->unmap(address, chunks);
     }
-    bool may_mark(StreamHandle stream) {
+    Result<bool> may_mark(StreamHandle stream) {
         const SparedAllocations spared;
         const std::lock_guard lock(memory_->mutex);
+        ++memory_->questions;
+        if (memory_->streams.destroyed(stream)) return Error(Errc::not_found, 0, "destroyed");
         return !memory_->streams.captured(stream);
     }
     Result<Event> mark(StreamHandle stream) {
         const SparedAllocations spared;
         const std::lock_guard lock(memory_->mutex);
         if (memory_->streams.captured(stream)) memory_->object("an event in a captured stream");
+        if (memory_->streams.destroyed(stream)) memory_->object("an event on a destroyed stream");
         if (const auto error = memory_->refused(BackingCall::mark)) return *error;
         return memory_->streams.mark(stream);
     }
@@ -255,6 +269,13 @@ class RecordedBacking {
         if (memory_->streams.captured(stream)) memory_->object("a captured stream made to wait");
         if (const auto error = memory_->refused(BackingCall::order)) return *error;
         memory_->streams.order(stream, event);
+        return ok();
+    }
+    Result<void> wait_for_all() {
+        const SparedAllocations spared;
+        const std::lock_guard lock(memory_->mutex);
+        if (const auto error = memory_->refused(BackingCall::wait_for_all)) return *error;
+        memory_->streams.finish_all();
         return ok();
     }
 

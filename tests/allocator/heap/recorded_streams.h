@@ -46,6 +46,12 @@ class RecordedStreams {
     }
     bool captured(StreamHandle stream) const { return captured_.contains(stream); }
 
+    /// What it was given goes on; nobody may name it any more, until another is made with its
+    /// handle.
+    void destroy(StreamHandle stream) { destroyed_.insert(stream); }
+    void make_again(StreamHandle stream) { destroyed_.erase(stream); }
+    bool destroyed(StreamHandle stream) const { return destroyed_.contains(stream); }
+
     bool done(const Clock& uses) const {
         return std::all_of(uses.begin(), uses.end(), [&](const auto& use) {
             const auto stream = streams_.find(use.first);
@@ -88,6 +94,7 @@ class RecordedStreams {
     };
     std::map<StreamHandle, Stream> streams_;
     std::set<StreamHandle> captured_;
+    std::set<StreamHandle> destroyed_;
 };
 
 }  // namespace frostline
