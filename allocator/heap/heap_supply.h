@@ -57,7 +57,7 @@ template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexcept {
     if (request.tag != kNoStream) settle(request.tag);
     // Asked even if there was nothing left: what was given up for one place may have made another.
-    (void)give_up_idle(UINT64_MAX, false, nullptr);
+    give_up_idle(UINT64_MAX, false, nullptr);
     FROSTLINE_TRY(const CachedBlock block, take_again(request));
     if (block.record != nullptr) return block;
     // Small and large blocks keep apart while there is room for both.
@@ -217,7 +217,9 @@ bool Heap<Backing>::open_window(const StitchPlan& plan, HeapBlock& window) noexc
         if (!place.has_value()) return false;
         const std::uint64_t address = addresses_.windows() + *place;
         window.address = address + plan.offset_bytes;
+        // Room for what happens when the window is freed, which must not fail.
         make_room(retired_, retired_.size() + open_windows_.size() + 1);
+        make_room(shown_, window_bytes_ / chunk_bytes + homes.size());
         const auto entry = open_windows_.emplace(address, &window).first;
         windows_->take_at(*place, size_bytes);
         if (backing_->map_window(address, homes)) {
@@ -270,7 +272,7 @@ Result<bool> Heap<Backing>::grow(const Request& request) noexcept {
         refund(growth->chunks * large_->chunk_bytes());
         return out_of_records();
     }
-    peak_backed_bytes_ = std::max(peak_backed_bytes_, backed_bytes());
+    note_mapped();
     return true;
 }
 
@@ -285,7 +287,7 @@ bool Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
         settle(request.tag);
     }
     // Where the backing takes less, there is less room, which is seen below.
-    (void)give_up_idle(chunks, may_stitch(request), beside);
+    give_up_idle(chunks, may_stitch(request), beside);
     return backed_bytes() + chunks * chunk_bytes <= capacity_bytes_;
 }
 
@@ -301,6 +303,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
         }
         auto done = backing_->back(address, chunks);
         if (!done) refund(size_bytes);
+        note_mapped();  // a backing may keep what it could not put there
         return done;
     };
     Result<void> backed = back_once();
@@ -308,7 +311,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
         return !backed && (backed.error().code() == Errc::no_space ||
                            backed.error().code() == Errc::out_of_memory);
     };
-    if (no_more() && give_up_idle(chunks, false, beside).value_or(0) > 0) {
+    if (no_more() && give_up_idle(chunks, false, beside) > 0) {
         backed = back_once();
     }
     // What was given up and is not used again here is another heap's to take.

@@ -125,7 +125,7 @@ class SpaceAndModel {
     void unback(StreamTag tag) {
         std::uint64_t longest = 0;
         for (const auto& [from, to] : free_runs(tag)) longest = std::max(longest, whole(from, to));
-        const auto idle = space->largest_idle(tag, nullptr);
+        const auto idle = space->largest_idle(tag, UINT64_MAX, nullptr, {});
         ASSERT_EQ(idle.has_value(), longest > 0);
         if (!idle.has_value()) return;
         ASSERT_EQ(idle->chunks, longest);
@@ -347,7 +347,6 @@ TEST(StitchPlan, UsesUpTheFewestWholeChunksAndThenLeavesTheLeast) {
             }
             ASSERT_EQ(total, size * kUnit);
             ASSERT_NE(last, nullptr);
-            ASSERT_EQ(plan->chunks, plan->pieces.size());
             ASSERT_EQ(whole, expected->first) << size;
         }
     }
