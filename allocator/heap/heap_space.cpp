@@ -186,15 +186,21 @@ std::optional<HeapSpace::Idle> HeapSpace::largest_idle(
     for (auto next = tree.end(); next != tree.begin();) {
         HeapBlock& block = *--next;
         const std::uint64_t most = best.has_value() ? best->chunks : 0;
-        if (most == at_most || block.size_bytes <= most * chunk_bytes_) break;
+        if (block.size_bytes <= most * chunk_bytes_) break;
         if (beside != nullptr && (block.next == beside || block.previous == beside)) continue;
-        const Idle idle = longest_idle(block, at_most, kept);
+        const Idle idle = longest_idle(block, kept);
+        if (keeps_runs_ && idle.chunks > at_most) continue;
         if (idle.chunks > most) best = idle;
+    }
+    if (best.has_value() && best->chunks > at_most) {
+        // From its end, so that what is left stays at low addresses.
+        best->address += (best->chunks - at_most) * chunk_bytes_;
+        best->chunks = at_most;
     }
     return best;
 }
 
-HeapSpace::Idle HeapSpace::longest_idle(HeapBlock& block, std::uint64_t at_most,
+HeapSpace::Idle HeapSpace::longest_idle(HeapBlock& block,
                                         const std::set<std::uint64_t>& kept) const noexcept {
     Idle longest{&block, 0, 0};
     const std::uint64_t chunks = whole_chunks(block);
@@ -203,9 +209,8 @@ HeapSpace::Idle HeapSpace::longest_idle(HeapBlock& block, std::uint64_t at_most,
     while (from < end) {
         const auto obstacle = kept.lower_bound(from);
         const std::uint64_t to = obstacle == kept.end() ? end : std::min(end, *obstacle);
-        // From its end, so that what is left stays at low addresses.
-        const std::uint64_t length = std::min((to - from) / chunk_bytes_, at_most);
-        if (length > longest.chunks) longest = {&block, to - length * chunk_bytes_, length};
+        const std::uint64_t length = (to - from) / chunk_bytes_;
+        if (length > longest.chunks) longest = {&block, from, length};
         from = to + chunk_bytes_;
     }
     if (keeps_runs_ && longest.chunks < chunks) longest.chunks = 0;

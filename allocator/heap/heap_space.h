@@ -164,8 +164,7 @@ class HeapSpace {
     HeapBlock* cut(HeapBlock& block, std::uint64_t address) noexcept;
     static void absorb_next(HeapBlock& block) noexcept;
     static bool touch(const HeapBlock& left, const HeapBlock& right) noexcept;
-    Idle longest_idle(HeapBlock& block, std::uint64_t at_most,
-                      const std::set<std::uint64_t>& kept) const noexcept;
+    Idle longest_idle(HeapBlock& block, const std::set<std::uint64_t>& kept) const noexcept;
 
     RecordArena& records_;
     const std::uint64_t chunk_bytes_;
