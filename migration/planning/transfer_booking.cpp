@@ -12,13 +12,16 @@ std::int64_t TransferPlanner::offset(TensorIndex tensor) const noexcept {
            tensors_[tensor].resident;
 }
 
-// Whether it is clean, or some link had time for it since it was written.
-bool TransferPlanner::can_leave(TensorIndex tensor, SlotIndex slot) noexcept {
+// Whether some route has time for the way out (since it was written) and for the way back.
+bool TransferPlanner::can_be_away(TensorIndex tensor, SlotIndex slot,
+                                  SlotIndex needed_at) noexcept {
     const Tensor& each = tensors_[tensor];
-    return offset(tensor) < each.clean_end() ||
-           std::any_of(routes_.begin(), routes_.end(), [&](const Route& route) {
-               return links_.first_free(route.out, each.writable_from) <= slot;
-           });
+    const bool is_clean = offset(tensor) < each.clean_end();
+    const SlotIndex next_use = std::min(each.next_use, links_.size());
+    return std::any_of(routes_.begin(), routes_.end(), [&](const Route& route) {
+        return (is_clean || links_.first_free(route.out, each.writable_from) <= slot) &&
+               links_.last_free(route.in, next_use - 1) > needed_at;
+    });
 }
 
 // Takes at most `bytes`, and says how many.
@@ -136,7 +139,7 @@ std::int64_t TransferPlanner::room(std::uint32_t route, SlotIndex from,
     return size - std::max<std::int64_t>(0, below_[route].most(from, std::min(to, links_.size())));
 }
 
-// A copy takes its link for the latency, too.
+// A copy takes its link for the latency, too. Parts of one gap are joined, so that one of them counts.
 std::int64_t TransferPlanner::latency_bytes(LinkIndex link) const noexcept {
     const MachineLink& each = machine_.links[link];
     return static_cast<std::int64_t>(static_cast<double>(each.latency_ns) *
@@ -150,7 +153,8 @@ void TransferPlanner::book_outs(const Eviction& eviction, std::uint32_t route, s
     each.clean.push_back({at + bytes, route});
     const SlotIndex until = settings_.keeps_copies ? each.void_at : each.next_use;
     below_[route].add(found_outs_.front().slot, std::min(until, links_.size()), bytes);
-    std::int64_t overhead = latency_bytes(link);
+    std::int64_t overhead = each.out_gap == each.gap ? 0 : latency_bytes(link);
+    each.out_gap = each.gap;
     for (const Booking& booking : found_outs_) {
         const std::int64_t part = std::min(booking.bytes, bytes);
         if (part == 0) break;
@@ -165,7 +169,9 @@ void TransferPlanner::book_outs(const Eviction& eviction, std::uint32_t route, s
 void TransferPlanner::book_ins(const Eviction& eviction, std::uint32_t route, std::int64_t bytes) {
     const LinkIndex link = routes_[route].in;
     std::int64_t at = offset(eviction.tensor);
-    std::int64_t overhead = latency_bytes(link);
+    Tensor& each = tensors_[eviction.tensor];
+    std::int64_t overhead = each.in_gap == each.gap ? 0 : latency_bytes(link);
+    each.in_gap = each.gap;
     for (const Booking& booking : found_ins_) {
         const std::int64_t part = std::min(booking.bytes, bytes);
         if (part == 0) break;

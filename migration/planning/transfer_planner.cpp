@@ -185,7 +185,7 @@ bool TransferPlanner::relieve(SlotIndex slot, SlotIndex needed_at) {
     for (auto next = idle_.rbegin(); next != idle_.rend() && tries < kMostTries; ++next) {
         const auto [next_use, tensor] = *next;
         if (next_use <= needed_at) return false;
-        if (!can_leave(tensor, slot)) continue;
+        if (!can_be_away(tensor, slot, needed_at)) continue;
         ++tries;
         const SlotIndex end = std::min(next_use, timeline_.size() * kSteps);
         const std::int64_t over = device_.most(needed_at, end) - device_bytes_;

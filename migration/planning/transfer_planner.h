@@ -37,6 +37,8 @@ class TransferPlanner {
         SlotIndex writable_from = 0;  // the first slot in which it can be copied out as it is
         std::uint32_t use = 0;        // which one of its uses is the next
         GapNumber gap = 0;
+        GapNumber out_gap = 0;  // the last one that was booked a way out, and a way in
+        GapNumber in_gap = 0;
         std::vector<CleanCopy> clean;
 
         std::int64_t clean_end() const noexcept { return clean.empty() ? 0 : clean.back().end; }
@@ -75,7 +77,7 @@ class TransferPlanner {
     std::int64_t latency_bytes(LinkIndex link) const noexcept;
     bool goes_slow_first(const Eviction& eviction) const noexcept;
     std::int64_t offset(TensorIndex tensor) const noexcept;
-    bool can_leave(TensorIndex tensor, SlotIndex slot) noexcept;
+    bool can_be_away(TensorIndex tensor, SlotIndex slot, SlotIndex needed_at) noexcept;
     void note_copy(std::vector<std::pair<SlotIndex, PlannedCopy>>& copies, const Eviction& eviction,
                    LinkIndex link, std::int64_t at, const Booking& booking);
 
