@@ -137,7 +137,8 @@ TEST(CppHostMemory, WritesATraceOfBirthsAndDeaths) {
 
 TEST(CppHostMemoryDeathTest, SaysAtTheEndWhatStillLives) {
     EXPECT_EXIT(end_with_a_leak(true), testing::ExitedWithCode(7),
-                "leaky: allocation 1 .*12345 bytes.*\n.*leaky: 1 allocations");
+                "frostline: leaky: allocation 1 .*12345 bytes.*\nfrostline: leaky: 1 allocations.*"
+                "opened with debug");
     EXPECT_EXIT(end_with_a_leak(false), testing::ExitedWithCode(7), "^$");
 }
 
