@@ -185,7 +185,8 @@ frostline_status frostline_heap_get_stats(frostline_heap* heap, frostline_heap_s
                                                         .pinned_bytes = now.pinned,
                                                         .metadata_bytes = now.metadata,
                                                         .allocations = now.births,
-                                                        .misuses = now.misuses},
+                                                        .misuses = now.misuses,
+                                                        .lost_bytes = now.lost},
                                    stats);
     });
 }

@@ -98,7 +98,9 @@ FROSTLINE_EXPORT frostline_status frostline_heap_owns(frostline_heap* heap, cons
                                                       int* owns);
 
 /* Gives back to the system whatever nobody uses; with `wait` other than 0 it waits for streams that
- * use freed memory. `given_back_bytes` may be NULL. */
+ * use freed memory. `given_back_bytes` may be NULL. What lies in a chunk with a live block stays,
+ * and so does what stats call lost. Fails where the system or the driver refuses to take memory
+ * back, and says why; what was given back before stays so. */
 FROSTLINE_EXPORT frostline_status frostline_heap_trim(frostline_heap* heap, int wait,
                                                       size_t* given_back_bytes);
 
@@ -120,6 +122,8 @@ typedef struct frostline_heap_stats {
     uint64_t metadata_bytes; /* the heap's own records, outside of all that */
     uint64_t allocations;    /* so far */
     uint64_t misuses;        /* calls that were refused as misuse */
+    uint64_t lost_bytes;     /* of free_bytes: freed on streams that were found destroyed, and kept
+                                until frostline_heap_forget_stream() */
 } frostline_heap_stats;
 FROSTLINE_EXPORT frostline_status frostline_heap_get_stats(frostline_heap* heap,
                                                            frostline_heap_stats* stats);
