@@ -109,7 +109,7 @@ Result<frostline::StreamHandle> stream_for(const Heap& heap, void* stream) noexc
 [[gnu::noinline]] frostline_status allocate_or_ask(frostline_heap* name, size_t size_bytes,
                                                    size_t alignment_bytes, void* stream,
                                                    void** block) noexcept {
-    constexpr int kMostTries = 64;
+    constexpr int kMostTries = 1 << 16;  // a handler may say that it made room, and make none
     static thread_local bool asking = false;
     frostline_status status = allocate(name, size_bytes, alignment_bytes, stream, block);
     const auto handler = name->pressure.load(std::memory_order_acquire);
