@@ -44,6 +44,20 @@ TEST_F(HeapThreads, WhatAnEndedThreadCachedServesOthers) {
     put(get(kChunk));
 }
 
+TEST_F(HeapThreads, WhereSmallMemoryCannotGrowAnotherThreadsSlotsServe) {
+    // Three chunks of small memory without a gap, a span of which lies in this thread's cache.
+    std::vector<void*> blocks;
+    for (std::uint64_t i = 0; i < 3 * kChunk / kSpanBytes - 1; ++i)
+        blocks.push_back(get(kSpanBytes));
+    put(get(700));
+    ASSERT_EQ(heap_->statistics().mapped, 3 * kChunk);
+    ASSERT_EQ(heap_->statistics().free, 0U);
+    memory_->refuse(BackingCall::back, 1, Errc::io, true);
+    std::thread([&] { put(get(700)); }).join();
+    EXPECT_EQ(memory_->calls(BackingCall::back), 4U);
+    for (void* const block : blocks) put(block);
+}
+
 TEST_F(HeapThreads, ThreadsThatComeAndGoShareTheirCaches) {
     std::uint64_t metadata = 0;
     for (int i = 0; i < 100; ++i) {
