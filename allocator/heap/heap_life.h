@@ -152,8 +152,13 @@ template <HeapBacking Backing>
 Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noexcept {
     if (block == nullptr || !Backing::kHasStreams) return ok();
     FROSTLINE_TRY(const Found found, find_living(block));
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     FROSTLINE_TRY(const StreamTag tag, admit(stream));
+    // What another thread has freed meanwhile may wait for its streams, whose list stays as it is.
+    if (found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
+        lock.unlock();
+        return misuse(reinterpret_cast<std::uint64_t>(block), nullptr);
+    }
     if (tag == found.record->stream) return ok();
     try {
         uses_.note(*found.record, tag);
