@@ -162,6 +162,7 @@ class Heap {
 
     Heap(std::unique_ptr<Backing> backing, const HeapOptions& options);
     Result<void> set_up();
+    bool wait_for_each_stream() noexcept;
     void tell_leaks() const noexcept;
     HeapAllocation allocation(std::uint64_t address, const AllocationRecord& record) const;
 

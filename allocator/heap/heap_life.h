@@ -73,15 +73,7 @@ Heap<Backing>::~Heap() {
     if (spans_ == nullptr || fork_guard_->in_child()) return;  // was never set up, or is not ours
     tell_leaks();
     drain_caches();
-    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        (void)ledger_.mark(static_cast<StreamTag>(i));  // behind the work of what still lives, too
-    }
-    // One after the other, because a list of them might find no memory.
-    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        const EventRef last = ledger_.last_mark(static_cast<StreamTag>(i));
-        if (last != nullptr) (void)backing_->wait(*last);
-    }
-    if (ledger_.any_lost() != kNoStream) (void)backing_->wait_for_all();
+    if (!wait_for_each_stream()) (void)backing_->wait_for_all();
     const std::lock_guard lock(mutex_);
     settle_others(kNoStream);
     for (const auto& [address, window] : open_windows_) {
@@ -93,6 +85,24 @@ Heap<Backing>::~Heap() {
             refund(size_bytes);
         });
     }
+}
+
+// One after the other, because a list of them might find no memory. False: of some stream nothing
+// but the whole device tells when its work is done. That is not asked for one that is being
+// captured, which would spoil the capture.
+template <HeapBacking Backing>
+bool Heap<Backing>::wait_for_each_stream() noexcept {
+    bool all = true;
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        // Behind the work of what still lives, too.
+        const Result<void> marked = ledger_.mark(static_cast<StreamTag>(i));
+        all = all && (marked || marked.error().code() == Errc::busy);
+    }
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        const EventRef last = ledger_.last_mark(static_cast<StreamTag>(i));
+        if (last != nullptr) all = backing_->wait(*last).has_value() && all;
+    }
+    return all;
 }
 
 template <HeapBacking Backing>
@@ -142,8 +152,13 @@ template <HeapBacking Backing>
 Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noexcept {
     if (block == nullptr || !Backing::kHasStreams) return ok();
     FROSTLINE_TRY(const Found found, find_living(block));
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     FROSTLINE_TRY(const StreamTag tag, admit(stream));
+    // What another thread has freed meanwhile may wait for its streams, whose list stays as it is.
+    if (found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
+        lock.unlock();
+        return misuse(reinterpret_cast<std::uint64_t>(block), nullptr);
+    }
     if (tag == found.record->stream) return ok();
     try {
         uses_.note(*found.record, tag);

@@ -3,12 +3,12 @@
 #include "bindings/c/heap_calls.h"
 
 #include "allocator/heap/cache_lock.h"
+#include "allocator/heap/thread_end.h"
 
 #include <sched.h>
 
 #include <atomic>
 #include <new>
-#include <utility>
 
 namespace frostline {
 namespace {
@@ -21,16 +21,11 @@ std::atomic<HeapCallNote*> all_notes{nullptr};
 thread_local constinit bool thread_ended = false;
 
 // Leaves the note to another thread. What this one destroys later does without.
-struct ThreadEnd {
-    ThreadEnd() = default;
-    ThreadEnd(const ThreadEnd&) = delete;
-    ThreadEnd& operator=(const ThreadEnd&) = delete;
-    ~ThreadEnd() {
-        thread_ended = true;
-        HeapCallNote* const note = std::exchange(heap_call_note, nullptr);
-        if (note != nullptr) note->taken.store(false, std::memory_order_release);
-    }
-};
+void leave_note(void* note) noexcept {
+    thread_ended = true;
+    heap_call_note = nullptr;
+    static_cast<HeapCallNote*>(note)->taken.store(false, std::memory_order_release);
+}
 
 HeapCallNote* spare_note() noexcept {
     for (auto* note = all_notes.load(std::memory_order_acquire); note != nullptr;
@@ -46,14 +41,21 @@ HeapCallNote* spare_note() noexcept {
     return note;
 }
 
+// Until the thread ends. Null: no memory.
+HeapCallNote* note_for_this_thread() noexcept {
+    static const ThreadEnd at_end(&leave_note);
+    HeapCallNote* const note = spare_note();
+    if (note == nullptr || at_end.ask(note)) return note;
+    note->taken.store(false, std::memory_order_release);
+    return nullptr;
+}
+
 }  // namespace
 
 // In a thread that is ending, and when there is no memory for a note, the call is counted instead.
 void HeapCall::enter_slowly() noexcept {
     if (note_ == nullptr && !thread_ended) {
-        static thread_local ThreadEnd end;
-        heap_call_note = spare_note();
-        note_ = heap_call_note;
+        note_ = heap_call_note = note_for_this_thread();
     }
     if (note_ == nullptr) {
         name_.unnoted_calls.fetch_add(1, std::memory_order_seq_cst);
