@@ -200,7 +200,7 @@ class Heap {
     Result<CachedBlock> supply_or_wait(const Request& request, ThreadCache* cache,
                                        std::unique_lock<std::mutex>& lock) noexcept;
     void note_supply(const Request& request, bool scarce) noexcept;
-    Result<CachedBlock> take_from_caches(const Request& request, ThreadCache* cache) noexcept;
+    CachedBlock take_from_caches(const Request& request, ThreadCache* cache) noexcept;
     bool leaves_slots(ThreadCache& cache) noexcept;
     CachedBlock take_from_threads(const Request& request, ThreadCache* cache) noexcept;
     void fill_cache(const Request& request, CachedBlock served, ThreadCache& cache) noexcept;
