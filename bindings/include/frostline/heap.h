@@ -128,7 +128,8 @@ FROSTLINE_EXPORT frostline_status frostline_heap_get_stats(frostline_heap* heap,
 FROSTLINE_EXPORT frostline_status frostline_heap_begin_step(frostline_heap* heap);
 
 /* Writes what the heap recorded since it was opened ("frostline-allocs 1") to a file, mode 0600.
- * UNSUPPORTED if it was not opened with trace. */
+ * UNSUPPORTED if it was not opened with trace. NO_SPACE if events are missing, because there were
+ * more than 2^24 or no memory for some: the file has the others then. */
 FROSTLINE_EXPORT frostline_status frostline_heap_write_trace(frostline_heap* heap,
                                                              const char* path);
 
