@@ -19,7 +19,8 @@
 // it. Nobody waits for an event while there is other memory. A stream that is to be destroyed is
 // forgotten first, and its work ended by one last event.
 //
-// Locks, in the order in which they are taken: the heap's, the list of caches, one cache.
+// Locks, in the order in which they are taken: the heap's, the list of caches, one cache, the list
+// of places.
 #pragma once
 
 #include "allocator/heap/address_index.h"
@@ -64,7 +65,7 @@ class Heap {
     Heap(const Heap&) = delete;
     Heap& operator=(const Heap&) = delete;
     /// Waits for the streams that use freed memory and returns everything to the backing. What
-    /// still lives is reported as options say, and is memory no longer.
+    /// still lives is memory no longer: whoever wants that told asks live() before.
     ~Heap();
 
     /// `size_bytes` for work on `stream`, at a multiple of `alignment_bytes`, a power of two (512
@@ -161,7 +162,6 @@ class Heap {
 
     Heap(std::unique_ptr<Backing> backing, const HeapOptions& options);
     Result<void> set_up();
-    void tell_leaks() const noexcept;
     HeapAllocation allocation(std::uint64_t address, const AllocationRecord& record) const;
 
     // heap_fast.h

@@ -71,7 +71,6 @@ Result<void> Heap<Backing>::set_up() {
 template <HeapBacking Backing>
 Heap<Backing>::~Heap() {
     if (spans_ == nullptr || fork_guard_->in_child()) return;  // was never set up, or is not ours
-    tell_leaks();
     drain_caches();
     for (std::size_t i = 1; i <= ledger_.count(); ++i) {
         (void)ledger_.mark(static_cast<StreamTag>(i));  // behind the work of what still lives, too
@@ -92,17 +91,6 @@ Heap<Backing>::~Heap() {
             (void)backing_->unback(address, size_bytes / space->chunk_bytes());
             refund(size_bytes);
         });
-    }
-}
-
-template <HeapBacking Backing>
-void Heap<Backing>::tell_leaks() const noexcept {
-    if (!options_.on_leaks) return;
-    try {
-        const std::vector<HeapAllocation> living = live();
-        if (!living.empty()) options_.on_leaks(living);
-    } catch (const std::bad_alloc&) {
-        // A report for which there is no memory is not made.
     }
 }
 
