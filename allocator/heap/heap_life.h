@@ -127,23 +127,6 @@ Result<typename Heap<Backing>::Found> Heap<Backing>::find_living(const void* blo
 }
 
 template <HeapBacking Backing>
-Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noexcept {
-    if (block == nullptr || !Backing::kHasStreams) return ok();
-    FROSTLINE_TRY(const Found found, find_living(block));
-    const std::lock_guard lock(mutex_);
-    FROSTLINE_TRY(const StreamTag tag, admit(stream));
-    if (tag == found.record->stream) return ok();
-    try {
-        uses_.note(*found.record, tag);
-    } catch (const std::bad_alloc&) {
-        return Error(Errc::out_of_memory, 0, "noting that a stream uses a block of {}",
-                     options_.name);
-    }
-    found.record->used_elsewhere.store(true, std::memory_order_relaxed);
-    return ok();
-}
-
-template <HeapBacking Backing>
 bool Heap<Backing>::owns(const void* address) const noexcept {
     return reinterpret_cast<std::uint64_t>(address) - addresses_.address < addresses_.size_bytes();
 }
@@ -166,22 +149,6 @@ HeapAllocation Heap<Backing>::allocation(std::uint64_t address,
             HeapClock::number_in(record.birth),
             clock_.age_s(record.birth),
             {}};
-}
-
-template <HeapBacking Backing>
-Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
-    if (fork_guard_->in_child()) return forked();
-    std::unique_lock lock(mutex_);
-    poll_pending();
-    drain_caches();
-    // Twice, because what others are done with is its own stream's then, whose work may be queued.
-    if (wait && wait_for_streams(lock)) wait_for_streams(lock);
-    settle_others(kNoStream);
-    const std::uint64_t chunks = give_up_idle(UINT64_MAX, false, nullptr, true);
-    std::uint64_t size_bytes = chunks * large_->chunk_bytes();
-    if constexpr (KeepsSpares<Backing>) size_bytes = backing_->release_spare();
-    if (not_taken_.has_value()) return *std::exchange(not_taken_, std::nullopt);
-    return size_bytes;
 }
 
 template <HeapBacking Backing>
