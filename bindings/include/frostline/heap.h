@@ -50,8 +50,9 @@ FROSTLINE_EXPORT frostline_status frostline_heap_open(const char* const* options
 FROSTLINE_EXPORT frostline_status frostline_heap_close(frostline_heap* heap);
 
 /* The same where nothing lives. Otherwise the caller gives the heap up and it serves its blocks as
- * before, until the last of them is freed: that call closes it. OK either way; CLOSED if it was
- * closed or given up before. NULL is accepted. */
+ * before, until the last of them is freed: that call closes it, waits for streams, and so must not
+ * be made by what a stream runs (cuLaunchHostFunc). OK either way; CLOSED if it was closed or given
+ * up before. NULL is accepted. */
 FROSTLINE_EXPORT frostline_status frostline_heap_release(frostline_heap* heap);
 
 /* Hands out `size_bytes` at a multiple of `alignment_bytes` (a power of two of at most 2 MiB; 0
