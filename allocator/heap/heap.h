@@ -164,8 +164,8 @@ class Heap {
     Result<void> set_up();
     HeapAllocation allocation(std::uint64_t address, const AllocationRecord& record) const;
 
-    // heap_fast.h. What is inlined in any case says so here, too: where its use comes before its
-    // definition, the compiler goes by this.
+    // heap_fast.h. What is used there before it is defined says here that it is to be inlined: the
+    // compiler goes by this.
     Result<HeapThread*> thread_for(StreamHandle stream) noexcept;
     static bool names(const HeapThread& thread, StreamHandle stream) noexcept {
         return !Backing::kHasStreams || (thread.stream == stream && thread.tag != kNoStream);
@@ -180,19 +180,18 @@ class Heap {
     void note_birth(CachedBlock block, ThreadCache& cache) noexcept;
     void note(CachedBlock block, HeapEvent::Kind kind, ThreadCache& cache) noexcept;
     void note_death(CachedBlock block, ThreadCache& cache) noexcept;
-    [[gnu::always_inline]] Found find(std::uint64_t address) const noexcept;
+    Found find(std::uint64_t address) const noexcept;
     Found find_locked(std::uint64_t address) const noexcept;
-    [[gnu::always_inline]] Found find_surely(std::uint64_t address) const noexcept;
+    Found find_surely(std::uint64_t address) const noexcept;
     Result<Found> find_living(const void* block) const noexcept;
     bool caches(std::uint64_t block_bytes) const noexcept {
         return block_bytes <= kLargestSlot || caches_blocks_.load(std::memory_order_relaxed);
     }
-    [[gnu::always_inline]] static bool claim(const Found& found, std::uint64_t address) noexcept;
+    static bool claim(const Found& found, std::uint64_t address) noexcept;
     [[gnu::always_inline]] Result<void> end_life(void* start,
                                                  const std::uint64_t* size_bytes) noexcept;
     void end_life_slowly(CachedBlock block, std::uint64_t block_bytes, HeapThread* thread) noexcept;
-    [[gnu::always_inline]] void count_death(CachedBlock block, std::uint64_t block_bytes,
-                                            ThreadCache& cache) noexcept;
+    void count_death(CachedBlock block, std::uint64_t block_bytes, ThreadCache& cache) noexcept;
 
     // heap_supply.h: all but the first two under mutex_
     static bool usable(std::uint64_t alignment_bytes) noexcept;
