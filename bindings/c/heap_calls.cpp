@@ -7,14 +7,21 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <new>
+#include <thread>
+#include <utility>
 
 namespace frostline {
 namespace {
 
 using detail::heap_call_note;
 using detail::HeapCallNote;
+
+constexpr std::chrono::milliseconds kFirstPatience{1};
+constexpr std::chrono::milliseconds kMostPatience{16};
+constexpr std::chrono::milliseconds kPause{1};
 
 std::atomic<HeapCallNote*> all_notes{nullptr};
 
@@ -73,14 +80,37 @@ void HeapCall::wait_and_enter() noexcept {
     } while (name_.wanted.load(std::memory_order_seq_cst));
 }
 
+// A call may wait for a stream whose work is about to call the heap. So it is wanted for a while
+// only, and then others may call before it is wanted again.
 HeapAlone::HeapAlone(frostline_heap& name) noexcept : name_(name), lock_(name.ending) {
+    std::chrono::milliseconds patience = kFirstPatience;
+    while (!try_alone(Clock::now() + patience)) {
+        name_.wanted.store(false, std::memory_order_release);
+        std::this_thread::sleep_for(kPause);
+        patience = std::min(2 * patience, kMostPatience);
+    }
+}
+
+bool HeapAlone::try_alone(Clock::time_point until) noexcept {
     name_.wanted.store(true, std::memory_order_seq_cst);
     process_barrier();
-    while (name_.unnoted_calls.load(std::memory_order_seq_cst) > 0) sched_yield();
+    const auto none = [&](auto&& is_called) {
+        while (is_called()) {
+            if (Clock::now() > until) return false;
+            sched_yield();
+        }
+        return true;
+    };
+    if (!none([&] { return name_.unnoted_calls.load(std::memory_order_seq_cst) > 0; })) {
+        return false;
+    }
     for (auto* note = all_notes.load(std::memory_order_seq_cst); note != nullptr;
          note = note->next) {
-        while (note->called.load(std::memory_order_seq_cst) == &name_) sched_yield();
+        if (!none([&] { return note->called.load(std::memory_order_seq_cst) == &name_; })) {
+            return false;
+        }
     }
+    return true;
 }
 
 HeapAlone::~HeapAlone() {

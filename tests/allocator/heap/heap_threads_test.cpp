@@ -131,6 +131,18 @@ TEST_F(HeapThreads, SlotsThatOthersKeepServeOnceTheyAreMany) {
     for (std::size_t i = 4 * slots_of_a_chunk; i < slots.size(); ++i) put(slots[i]);
 }
 
+// No request fails while caches hold what would serve it, whatever the backing says.
+TEST_F(HeapThreads, SlotsThatOthersKeepServeWhereTheHeapCannotGrow) {
+    std::vector<void*> slots(8 * kChunk / 1024);
+    for (void*& slot : slots) slot = get(1024);
+    while (heap_->statistics().free >= kSpanBytes) slots.push_back(get(1024));
+    put(slots.back());
+    memory_->refuse(BackingCall::back, 1, Errc::io, true);
+    std::thread([&] { slots.back() = get(1024); }).join();
+    memory_->refuse(BackingCall::back, 0);
+    for (void* const slot : slots) put(slot);
+}
+
 // Frees and allocates in a thread's last moments, when its cache is gone or about to go.
 struct AtTheEnd {
     Heap<RecordedDevice>* heap = nullptr;
