@@ -8,6 +8,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -100,11 +101,13 @@ TEST(TraceBuilder, is_as_before_when_memory_ran_out) {
         }
     };
     for (std::uint64_t i = 0; i < 20; ++i) {
-        insist([&] { return builder.add_tensor(100 + i, 1, i % 2 == 0 ? "a" : long_name); });
+        const std::string_view name = i % 2 == 0 ? "a" : std::string_view(long_name);
+        insist([&] { return builder.add_tensor(100 + i, 1, name); });
     }
     for (TensorIndex i = 0; i < 20; ++i) {
         const std::array<TensorIndex, 2> uses{i, 0};
-        insist([&] { return builder.add_kernel(2, long_name + std::to_string(i), uses, {}); });
+        const std::string name = long_name + std::to_string(i);
+        insist([&] { return builder.add_kernel(2, name, uses, {}); });
         const std::array<TensorIndex, 1> last{19};
         if (i < 19) insist([&] { return builder.add_recomputation(i, 1, last); });
     }
