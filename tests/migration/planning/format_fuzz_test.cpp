@@ -243,9 +243,14 @@ TEST(FormatFuzz, schedules) {
 template <class Read>
 void expect_out_of_memory_is_told(Read&& read) {
     for (std::uint64_t fail_at = 1;; ++fail_at) {
-        const AllocationFault fault(fail_at);
-        const auto result = read();
-        if (!fault.struck()) {
+        bool struck = false;
+        const auto result = [&] {
+            const AllocationFault fault(fail_at);
+            auto made = read();
+            struck = fault.struck();
+            return made;
+        }();
+        if (!struck) {
             EXPECT_TRUE(result);
             EXPECT_GT(fail_at, 1U);
             return;

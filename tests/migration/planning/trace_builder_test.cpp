@@ -93,8 +93,10 @@ TEST(TraceBuilder, is_as_before_when_memory_ran_out) {
     std::uint64_t failures = 0;
     const auto insist = [&](auto&& add) {
         for (std::uint64_t fail_at = 1;; ++fail_at) {
-            const AllocationFault fault(fail_at);
-            const auto added = add();
+            const auto added = [&] {
+                const AllocationFault fault(fail_at);
+                return add();
+            }();
             if (added) return;
             ASSERT_EQ(added.error().code(), Errc::out_of_memory);
             ++failures;
