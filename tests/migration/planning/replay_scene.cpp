@@ -2,6 +2,8 @@
 
 #include "migration/planning/trace_builder.h"
 
+#include <gtest/gtest.h>
+
 #include <vector>
 
 namespace frostline {
@@ -16,9 +18,9 @@ Trace make_trace() {
     const TensorIndex saved = builder.add_tensor(20, 400, "activation").value();
     const TensorIndex scratch = builder.add_tensor(30, 300, "workspace").value();
     const std::vector<TensorIndex> both{weight, saved};
-    builder.add_kernel(100, "forward", {&weight, 1}, {&saved, 1}).value();
-    builder.add_kernel(100, "middle", {}, {&scratch, 1}).value();
-    builder.add_kernel(100, "backward", both, {&weight, 1}).value();
+    EXPECT_TRUE(builder.add_kernel(100, "forward", {&weight, 1}, {&saved, 1}).has_value());
+    EXPECT_TRUE(builder.add_kernel(100, "middle", {}, {&scratch, 1}).has_value());
+    EXPECT_TRUE(builder.add_kernel(100, "backward", both, {&weight, 1}).has_value());
     return builder.finish().value();
 }
 
