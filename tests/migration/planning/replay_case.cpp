@@ -100,10 +100,10 @@ Trace trace_of(const Json& json) {
         sure(builder.add_tensor(each[0], each[1], each[2].get<std::string>()));
     }
     for (const Json& each : json["kernels"]) {
-        EXPECT_TRUE(builder
-                        .add_kernel(each[0], each[1].get<std::string>(), indices(each[2]),
-                                    indices(each[3]))
-                        .has_value());
+        EXPECT_TRUE(
+            builder
+                .add_kernel(each[0], each[1].get<std::string>(), indices(each[2]), indices(each[3]))
+                .has_value());
     }
     return sure(builder.finish());
 }
@@ -127,8 +127,7 @@ Schedule schedule_of(const Json& json, const Trace& trace, const Machine& machin
         schedule.kernels.push_back({each[0], each[1], each[2]});
     }
     for (const Json& each : json["moves"]) {
-        schedule.moves.push_back(
-            {range(each), tier(each[3]), tier(each[4]), each[5], each[6]});
+        schedule.moves.push_back({range(each), tier(each[3]), tier(each[4]), each[5], each[6]});
     }
     for (const Json& each : json["drops"]) {
         schedule.drops.push_back({range(each), tier(each[3]), each[4]});
