@@ -1,3 +1,5 @@
+// Changes are small, and often to an instant at which something else happens: that is where rules
+// are subtle.
 #include "tests/migration/planning/random_case.h"
 
 #include "migration/planning/trace_builder.h"

@@ -1,3 +1,5 @@
+// Bytes and times are whole numbers and rates doubles, on both sides: nothing is rounded on the
+// way.
 #include "tests/migration/planning/replay_case.h"
 
 #include "migration/planning/trace_builder.h"

@@ -1,3 +1,4 @@
+// Each step is the same, two microseconds later, and uses the device's room to the last byte.
 #include "tests/migration/planning/replay_scene.h"
 
 #include "migration/planning/trace_builder.h"

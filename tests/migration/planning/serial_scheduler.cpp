@@ -1,3 +1,5 @@
+// Each act is first checked against the books and then written down at the present time, which
+// never goes back.
 #include "tests/migration/planning/serial_scheduler.h"
 
 #include "tests/tiers/seed.h"
