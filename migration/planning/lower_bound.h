@@ -16,9 +16,9 @@ namespace frostline {
 struct BoundWindow {
     KernelIndex first = 0;
     KernelIndex kernels = 0;
-    bool inwards = false;      ///< else outwards
-    double compute_ns = 0;     ///< the window's kernels by themselves
-    double traffic_ns = 0;     ///< what must cross meanwhile, at the links' full speed
+    bool inwards = false;          ///< else outwards
+    double compute_ns = 0;         ///< the window's kernels by themselves
+    double traffic_ns = 0;         ///< what must cross meanwhile, at the links' full speed
     std::uint64_t room_bytes = 0;  ///< of the tiers that the traffic enters or leaves
 };
 
