@@ -8,6 +8,8 @@
 namespace frostline {
 namespace {
 
+constexpr std::size_t kFirstCuts = 16;
+
 /// The best use of kernels [bounds[i], bounds[i + steps]): gain over computing alone.
 struct Edge {
     double gain_ns = 0;
@@ -19,8 +21,11 @@ struct Edge {
 
 class Partition {
    public:
-    Partition(const WindowProblem& problem, std::span<const std::uint32_t> bounds)
-        : problem_(problem), bounds_(bounds), edges_(bounds.size() * bounds.size()) {}
+    Partition(const WindowProblem& problem, const WindowBounds& bounds)
+        : problem_(problem),
+          bounds_(bounds.kernels),
+          long_stride_(bounds.long_stride),
+          edges_(bounds_.size() * bounds_.size()) {}
 
     void weigh() {
         for (std::uint32_t cut = 0; cut < problem_.cuts.size(); ++cut) {
@@ -33,37 +38,55 @@ class Partition {
     }
 
     std::vector<TrafficWindow> best() const {
-        std::vector<TrafficWindow> best;
-        double best_gain = 0;
-        std::vector<double> gain(bounds_.size() + 1);
-        std::vector<std::size_t> previous(bounds_.size() + 1);
-        for (std::size_t start = 0; start < bounds_.size(); ++start) {
-            for (std::size_t to = 1; to <= bounds_.size(); ++to) {
-                gain[to] = -1;
-                for (std::size_t from = 0; from < to; ++from) {
-                    const double sum = gain[from] + edge(start + from, to - from).gain_ns;
-                    if (sum > gain[to]) gain[to] = sum, previous[to] = from;
-                }
-            }
-            if (gain.back() <= best_gain) continue;
-            best_gain = gain.back();
-            best.clear();
-            for (std::size_t to = bounds_.size(); to > 0; to = previous[to]) {
-                const Edge& each = edge(start + previous[to], to - previous[to]);
-                if (each.gain_ns <= 0) continue;
-                const std::size_t from = start + previous[to];
-                best.push_back({.first = bounds_[from % bounds_.size()],
-                                .kernels = kernels_between(from, to - previous[to]),
-                                .cut = each.cut,
-                                .direction = each.direction,
-                                .compute_ns = each.compute_ns,
-                                .traffic_ns = each.traffic_ns});
-            }
+        Path path;
+        const std::size_t stride = (bounds_.size() + kFirstCuts - 1) / kFirstCuts;
+        for (std::size_t start = 0; start < bounds_.size(); start += stride) improve(path, start);
+        // The cycle was cut where a longer window may lie: cut it where windows meet.
+        const std::vector<std::size_t> meet = path.cuts;
+        for (const std::size_t start : meet) improve(path, start % bounds_.size());
+        std::vector<TrafficWindow> windows;
+        for (std::size_t i = 0; i + 1 < path.cuts.size(); ++i) {
+            const std::size_t from = path.cuts[i];
+            const std::size_t steps = path.cuts[i + 1] - from;
+            const Edge& each = edge(from, steps);
+            if (each.gain_ns <= 0) continue;
+            windows.push_back({.first = bounds_[from % bounds_.size()],
+                               .kernels = kernels_between(from, steps),
+                               .cut = each.cut,
+                               .direction = each.direction,
+                               .compute_ns = each.compute_ns,
+                               .traffic_ns = each.traffic_ns});
         }
-        return best;
+        return windows;
     }
 
    private:
+    /// Where the cycle is cut, from one bound to the same a step later.
+    struct Path {
+        double gain_ns = 0;
+        std::vector<std::size_t> cuts;
+    };
+
+    /// Takes the best path that cuts at bound `start`, if it is better.
+    void improve(Path& best, std::size_t start) const {
+        std::vector<double> gain(bounds_.size() + 1, -1);
+        std::vector<std::size_t> previous(bounds_.size() + 1);
+        gain[0] = 0;
+        for (std::size_t to = 1; to <= bounds_.size(); ++to) {
+            for (std::size_t from = 0; from < to; ++from) {
+                const double sum = gain[from] + edge(start + from, to - from).gain_ns;
+                if (sum > gain[to]) gain[to] = sum, previous[to] = from;
+            }
+        }
+        if (gain.back() <= best.gain_ns) return;
+        best.gain_ns = gain.back();
+        best.cuts.assign(1, start + bounds_.size());
+        for (std::size_t to = bounds_.size(); to > 0; to = previous[to]) {
+            best.cuts.push_back(start + previous[to]);
+        }
+        std::reverse(best.cuts.begin(), best.cuts.end());
+    }
+
     const Edge& edge(std::size_t from, std::size_t steps) const {
         return edges_[(from % bounds_.size()) * bounds_.size() + steps - 1];
     }
@@ -77,17 +100,24 @@ class Partition {
 
     void weigh(std::size_t from, std::uint32_t cut, Direction direction, TrafficSweep& sweep) {
         const auto all = static_cast<std::uint32_t>(problem_.kernel_ns.size());
+        const std::uint32_t reach =
+            from % long_stride_ == 0 ? all : (all + long_stride_ - 1) / long_stride_;
         const TierCut& at = problem_.cuts[cut];
         const double rate = direction == Direction::in ? at.in_bytes_per_ns : at.out_bytes_per_ns;
-        const std::span<const double> crossed = sweep.sweep(direction, bounds_[from], all);
+        // What is born in the first kernel may leave in the window; what that kernel uses need not
+        // come back.
+        const std::uint32_t skipped = direction == Direction::in ? 1 : 0;
+        const std::span<const double> crossed =
+            sweep.sweep(direction, bounds_[from] + skipped, reach + 1 - skipped);
         double compute_ns = 0;
-        std::uint32_t done = 0;
+        std::uint32_t summed = 1;  // the kernels between the first and the last compute
         for (std::size_t steps = 1; steps <= bounds_.size(); ++steps) {
-            for (const std::uint32_t kernels = kernels_between(from, steps); done < kernels;
-                 ++done) {
-                compute_ns += problem_.kernel_ns[(bounds_[from] + done) % all];
+            const std::uint32_t kernels = kernels_between(from, steps);
+            if (kernels > reach) break;
+            for (; summed < kernels; ++summed) {
+                compute_ns += problem_.kernel_ns[(bounds_[from] + summed) % all];
             }
-            const double traffic_ns = crossed[done - 1] / rate;
+            const double traffic_ns = crossed[kernels - skipped] / rate;
             Edge& each = edges_[from * bounds_.size() + steps - 1];
             if (traffic_ns - compute_ns <= each.gain_ns) continue;
             each = {traffic_ns - compute_ns, cut, direction, compute_ns, traffic_ns};
@@ -96,13 +126,14 @@ class Partition {
 
     const WindowProblem& problem_;
     std::span<const std::uint32_t> bounds_;
+    std::uint32_t long_stride_;
     std::vector<Edge> edges_;  ///< by first bound and number of bounds
 };
 
 }  // namespace
 
 std::vector<TrafficWindow> find_windows(const WindowProblem& problem,
-                                        std::span<const std::uint32_t> bounds) {
+                                        const WindowBounds& bounds) {
     Partition partition(problem, bounds);
     partition.weigh();
     return partition.best();
@@ -120,12 +151,15 @@ std::vector<CutPrices> window_prices(const WindowProblem& problem,
             const double price =
                 1 / (in ? problem.cuts[cut].in_bytes_per_ns : problem.cuts[cut].out_bytes_per_ns);
             std::vector<double>& crossing = in ? prices[cut].in : prices[cut].out;
-            for (std::uint32_t i = 0; i < 2 * each.kernels; ++i) {
+            for (std::uint32_t i = 2; i <= 2 * each.kernels; ++i) {
                 crossing[(2 * each.first + i) % points] = price;
             }
-            sweep.sweep(each.direction, each.first, each.kernels);
+            const std::uint32_t skipped = in ? 1 : 0;
+            sweep.sweep(each.direction, each.first + skipped, each.kernels + 1 - skipped);
             for (const std::uint32_t kernel : sweep.tight_kernels()) {
-                prices[cut].room[2 * kernel + 1] += price;
+                // The kernel's run may be free, after which what leaves has left, and before which
+                // nothing has come back.
+                prices[cut].room[2 * kernel + (in ? 1 : 0)] += price;
             }
         }
     }

@@ -15,10 +15,10 @@
 
 namespace frostline {
 
-/// A row of kernels whose time is what the traffic over one cut takes.
+/// From the end of one kernel to the start of another, the time that the traffic over one cut takes.
 struct TrafficWindow {
-    std::uint32_t first = 0;    ///< kernel
-    std::uint32_t kernels = 0;  ///< at most one step; the row may wrap around its end
+    std::uint32_t first = 0;    ///< the kernel at whose end it begins
+    std::uint32_t kernels = 0;  ///< from there to that at whose start it ends; at most one step
     std::uint32_t cut = 0;
     Direction direction = Direction::in;
     double compute_ns = 0;
@@ -32,10 +32,18 @@ struct WindowProblem {
     std::span<const double> kernel_ns;  ///< by kernel
 };
 
-/// Windows whose traffic outlasts their kernels by as much as was found, together. They begin and
-/// end at the kernels in `bounds` (ascending, not empty). Deterministic. May throw std::bad_alloc.
+/// The kernels at which windows may begin and end, in ascending order; at least one. Those that
+/// begin at another than each long_stride-th are as much shorter than a step: what is scarce for
+/// long need not be cut so precisely.
+struct WindowBounds {
+    std::vector<std::uint32_t> kernels;
+    std::uint32_t long_stride = 1;
+};
+
+/// Windows whose traffic outlasts their kernels by as much as was found, together. Deterministic.
+/// May throw std::bad_alloc. Takes, for each bound, two sweeps as long as its windows may be.
 std::vector<TrafficWindow> find_windows(const WindowProblem& problem,
-                                        std::span<const std::uint32_t> bounds);
+                                        const WindowBounds& bounds);
 
 /// Prices, by cut, that prove about as much as the windows claim. May throw std::bad_alloc.
 std::vector<CutPrices> window_prices(const WindowProblem& problem,

@@ -26,28 +26,36 @@ Shortage shortage(std::span<const std::uint64_t> wanted_bytes, std::uint64_t roo
     return {static_cast<KernelIndex>(most - wanted_bytes.begin()), *most - room_bytes};
 }
 
-std::vector<std::uint32_t> first_bounds(std::uint32_t kernels, std::uint32_t spacing) {
-    std::vector<std::uint32_t> bounds;
-    for (std::uint32_t kernel = 0; kernel < kernels; kernel += spacing) bounds.push_back(kernel);
-    return bounds;
-}
-
+/// Looks everywhere first and then more finely around the ends of what was found, as long as the
+/// work, in kernels swept over, stays within a budget: about half a second, or a few for long
+/// traces.
 std::vector<TrafficWindow> search_windows(const WindowProblem& problem) {
+    constexpr std::uint32_t kMostBounds = 384;
+    constexpr std::uint32_t kFewestBounds = 48;
+    constexpr std::uint32_t kBoundKernels = 1U << 20;
+    constexpr std::uint32_t kLongStride = 8;
     const auto kernels = static_cast<std::uint32_t>(problem.kernel_ns.size());
-    std::uint32_t spacing = std::max(1U, kernels / 48);
-    std::vector<std::uint32_t> bounds = first_bounds(kernels, spacing);
+    const std::uint32_t most = std::clamp(kBoundKernels / kernels, kFewestBounds, kMostBounds);
+    std::uint32_t spacing = (kernels + most - 1) / most;
+    WindowBounds bounds{.kernels = {}, .long_stride = kLongStride};
+    for (std::uint32_t each = 0; each < kernels; each += spacing) bounds.kernels.push_back(each);
     std::vector<TrafficWindow> best = find_windows(problem, bounds);
+    bounds.long_stride = 1;
+    std::uint64_t budget = 2 * kBoundKernels + 20 * std::uint64_t{kernels};
     while (spacing > 1 && !best.empty()) {
-        spacing = (spacing + 1) / 2;
+        spacing = (spacing + 3) / 4;
         std::set<std::uint32_t> finer;
         for (const TrafficWindow& each : best) {
             for (const std::uint32_t end : {each.first, each.first + each.kernels}) {
-                finer.insert((end + kernels - spacing) % kernels);
-                finer.insert(end % kernels);
-                finer.insert((end + spacing) % kernels);
+                for (std::uint32_t i = 0; i <= 4; ++i) {
+                    finer.insert((end + kernels + i * spacing - 2 * spacing) % kernels);
+                }
             }
         }
-        bounds.assign(finer.begin(), finer.end());
+        const std::uint64_t work = finer.size() * std::uint64_t{kernels};
+        if (work > budget) break;
+        budget -= work;
+        bounds.kernels.assign(finer.begin(), finer.end());
         best = find_windows(problem, bounds);
     }
     return best;

@@ -25,8 +25,9 @@ class TrafficSweep {
     /// May throw std::bad_alloc.
     TrafficSweep(const TensorVersions& versions, const TierCut& cut);
 
-    /// The bytes that cross in kernels [first, first + i], for each i < `kernels` (at most one
-    /// step), when all before and after is free. Valid until the next sweep.
+    /// The bytes that cross up to the start of kernel first + i, for each i < `kernels` (at most a
+    /// step and one), when all before is free: for `in` from the end of the kernel before `first`
+    /// on, for `out` what is born in `first` and later. Valid until the next sweep.
     /// May throw std::bad_alloc.
     std::span<const double> sweep(Direction direction, std::uint32_t first, std::uint32_t kernels);
 
