@@ -132,8 +132,7 @@ class Partition {
 
 }  // namespace
 
-std::vector<TrafficWindow> find_windows(const WindowProblem& problem,
-                                        const WindowBounds& bounds) {
+std::vector<TrafficWindow> find_windows(const WindowProblem& problem, const WindowBounds& bounds) {
     Partition partition(problem, bounds);
     partition.weigh();
     return partition.best();

@@ -15,7 +15,8 @@
 
 namespace frostline {
 
-/// From the end of one kernel to the start of another, the time that the traffic over one cut takes.
+/// From the end of one kernel to the start of another, the time that the traffic over one cut
+/// takes.
 struct TrafficWindow {
     std::uint32_t first = 0;    ///< the kernel at whose end it begins
     std::uint32_t kernels = 0;  ///< from there to that at whose start it ends; at most one step
@@ -42,8 +43,7 @@ struct WindowBounds {
 
 /// Windows whose traffic outlasts their kernels by as much as was found, together. Deterministic.
 /// May throw std::bad_alloc. Takes, for each bound, two sweeps as long as its windows may be.
-std::vector<TrafficWindow> find_windows(const WindowProblem& problem,
-                                        const WindowBounds& bounds);
+std::vector<TrafficWindow> find_windows(const WindowProblem& problem, const WindowBounds& bounds);
 
 /// Prices, by cut, that prove about as much as the windows claim. May throw std::bad_alloc.
 std::vector<CutPrices> window_prices(const WindowProblem& problem,

@@ -26,6 +26,12 @@ Shortage shortage(std::span<const std::uint64_t> wanted_bytes, std::uint64_t roo
     return {static_cast<KernelIndex>(most - wanted_bytes.begin()), *most - room_bytes};
 }
 
+double gain_ns(std::span<const TrafficWindow> windows) {
+    double sum_ns = 0;
+    for (const TrafficWindow& each : windows) sum_ns += each.traffic_ns - each.compute_ns;
+    return sum_ns;
+}
+
 /// Looks everywhere first and then more finely around the ends of what was found, as long as the
 /// work, in kernels swept over, stays within a budget: about half a second, or a few for long
 /// traces.
@@ -41,14 +47,14 @@ std::vector<TrafficWindow> search_windows(const WindowProblem& problem) {
     for (std::uint32_t each = 0; each < kernels; each += spacing) bounds.kernels.push_back(each);
     std::vector<TrafficWindow> best = find_windows(problem, bounds);
     bounds.long_stride = 1;
-    std::uint64_t budget = 2 * kBoundKernels + 20 * std::uint64_t{kernels};
-    while (spacing > 1 && !best.empty()) {
-        spacing = (spacing + 3) / 4;
+    std::uint64_t budget = 4 * kBoundKernels + 20 * std::uint64_t{kernels};
+    spacing *= kLongStride;
+    while (!best.empty()) {
         std::set<std::uint32_t> finer;
         for (const TrafficWindow& each : best) {
             for (const std::uint32_t end : {each.first, each.first + each.kernels}) {
-                for (std::uint32_t i = 0; i <= 4; ++i) {
-                    finer.insert((end + kernels + i * spacing - 2 * spacing) % kernels);
+                for (const std::uint32_t off : {0U, spacing, kernels - spacing % kernels}) {
+                    finer.insert((end + off) % kernels);
                 }
             }
         }
@@ -56,7 +62,14 @@ std::vector<TrafficWindow> search_windows(const WindowProblem& problem) {
         if (work > budget) break;
         budget -= work;
         bounds.kernels.assign(finer.begin(), finer.end());
-        best = find_windows(problem, bounds);
+        std::vector<TrafficWindow> found = find_windows(problem, bounds);
+        if (gain_ns(found) > gain_ns(best)) {
+            best = std::move(found);
+        } else if (spacing > 1) {
+            spacing /= 2;
+        } else {
+            break;
+        }
     }
     return best;
 }

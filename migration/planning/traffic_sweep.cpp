@@ -19,7 +19,8 @@ TrafficSweep::TrafficSweep(const TensorVersions& versions, const TierCut& cut)
         return Span{.from = from % count,
                     .length = interval.end / 2 - from,
                     .version = version,
-                    .opens = i == 0 && !each.is_clean};
+                    .opens = i == 0 && !each.is_clean,
+                    .is_born_read = interval.first_out < interval.begin};
     };
     const auto for_each_span = [&](auto&& act) {
         for (std::uint32_t version = 0; version < versions_.versions.size(); ++version) {
@@ -160,7 +161,8 @@ void TrafficSweep::sweep_out(std::uint32_t first, std::uint32_t kernels) {
         if (loss.until > 0) losses_.push_back(loss);
         crossed_[i] = crossed;
         for (const Span& span : spans_from(first + i)) {
-            if (span.opens) {
+            // The first kernel's run comes before the window: what it only reads may leave then.
+            if (span.opens && !(i == 0 && span.is_born_read)) {
                 kept_[span.version] =
                     static_cast<double>(versions_.versions[span.version].size_bytes);
                 end_[span.version] = i + lifetime_[span.version];

@@ -46,7 +46,8 @@ class TrafficSweep {
         std::uint32_t from = 0;    ///< the kernel that uses the tensor before, within one step
         std::uint32_t length = 0;  ///< kernels to the next use
         std::uint32_t version = 0;
-        bool opens = false;  ///< the version's first
+        bool opens = false;         ///< the version's first, and there is no copy yet
+        bool is_born_read = false;  ///< can be copied while the kernel before runs
     };
 
     std::uint32_t kernels() const { return versions_.points / 2; }
