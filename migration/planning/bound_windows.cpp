@@ -2,6 +2,8 @@
 // because the step is a cycle.
 #include "migration/planning/bound_windows.h"
 
+#include "migration/planning/peak_sums.h"
+
 #include <algorithm>
 #include <cstddef>
 
@@ -10,11 +12,18 @@ namespace {
 
 constexpr std::size_t kFirstCuts = 16;
 
+/// Around a peak one price holds for both directions and for room; of different speeds it is the
+/// higher that no phase may be charged more than its time for.
+double peak_price(const TierCut& cut) {
+    return 1 / std::max(cut.in_bytes_per_ns, cut.out_bytes_per_ns);
+}
+
 /// The best use of kernels [bounds[i], bounds[i + steps]): gain over computing alone.
 struct Edge {
     double gain_ns = 0;
     std::uint32_t cut = 0;
-    Direction direction = Direction::in;
+    WindowKind kind = WindowKind::in;
+    std::uint32_t peak = 0;
     double compute_ns = 0;
     double traffic_ns = 0;
 };
@@ -25,7 +34,13 @@ class Partition {
         : problem_(problem),
           bounds_(bounds.kernels),
           long_stride_(bounds.long_stride),
-          edges_(bounds_.size() * bounds_.size()) {}
+          edges_(bounds_.size() * bounds_.size()) {
+        const std::size_t all = problem.kernel_ns.size();
+        computed_before_.assign(2 * all + 1, 0);
+        for (std::size_t i = 0; i < 2 * all; ++i) {
+            computed_before_[i + 1] = computed_before_[i] + problem.kernel_ns[i % all];
+        }
+    }
 
     void weigh() {
         for (std::uint32_t cut = 0; cut < problem_.cuts.size(); ++cut) {
@@ -33,6 +48,11 @@ class Partition {
             for (std::size_t from = 0; from < bounds_.size(); ++from) {
                 weigh(from, cut, Direction::in, sweep);
                 weigh(from, cut, Direction::out, sweep);
+            }
+            PeakSums sums(problem_.versions, bounds_);
+            for (std::size_t peak = 0; peak < bounds_.size(); peak += long_stride_) {
+                sums.gather(peak);
+                weigh_peak(peak, cut, sums);
             }
         }
     }
@@ -53,7 +73,8 @@ class Partition {
             windows.push_back({.first = bounds_[from % bounds_.size()],
                                .kernels = kernels_between(from, steps),
                                .cut = each.cut,
-                               .direction = each.direction,
+                               .kind = each.kind,
+                               .peak = each.peak,
                                .compute_ns = each.compute_ns,
                                .traffic_ns = each.traffic_ns});
         }
@@ -109,25 +130,53 @@ class Partition {
         const std::uint32_t skipped = direction == Direction::in ? 1 : 0;
         const std::span<const double> crossed =
             sweep.sweep(direction, bounds_[from] + skipped, reach + 1 - skipped);
-        double compute_ns = 0;
-        std::uint32_t summed = 1;  // the kernels between the first and the last compute
         for (std::size_t steps = 1; steps <= bounds_.size(); ++steps) {
             const std::uint32_t kernels = kernels_between(from, steps);
             if (kernels > reach) break;
-            for (; summed < kernels; ++summed) {
-                compute_ns += problem_.kernel_ns[(bounds_[from] + summed) % all];
-            }
+            const double compute_ns = compute_between(from, steps);
             const double traffic_ns = crossed[kernels - skipped] / rate;
             Edge& each = edges_[from * bounds_.size() + steps - 1];
             if (traffic_ns - compute_ns <= each.gain_ns) continue;
-            each = {traffic_ns - compute_ns, cut, direction, compute_ns, traffic_ns};
+            const auto kind = direction == Direction::in ? WindowKind::in : WindowKind::out;
+            each = {traffic_ns - compute_ns, cut, kind, 0, compute_ns, traffic_ns};
         }
+    }
+
+    void weigh_peak(std::size_t peak, std::uint32_t cut, const PeakSums& sums) {
+        const TierCut& at = problem_.cuts[cut];
+        const double price = peak_price(at);
+        const auto room = static_cast<double>(at.room_bytes) -
+                          static_cast<double>(problem_.versions.used_bytes[bounds_[peak]]);
+        const std::size_t count = bounds_.size();
+        for (std::size_t before = 0; before < count; ++before) {
+            const std::size_t from = (peak + count - before) % count;
+            for (std::size_t after = 1; before + after <= count; ++after) {
+                const double traffic_ns = price * (sums.bytes(before, after) - room);
+                Edge& each = edges_[from * count + before + after - 1];
+                const double compute_ns = compute_between(from, before + after);
+                if (traffic_ns - compute_ns <= each.gain_ns) continue;
+                each = {traffic_ns - compute_ns,
+                        cut,
+                        WindowKind::around_peak,
+                        before == 0 ? 0 : kernels_between(from, before),
+                        compute_ns,
+                        traffic_ns};
+            }
+        }
+    }
+
+    /// From the end of one bound's kernel to the start of another's.
+    double compute_between(std::size_t from, std::size_t steps) const {
+        const std::uint32_t first = bounds_[from] + 1;
+        const std::uint32_t last = bounds_[from] + kernels_between(from, steps);
+        return computed_before_[last] - computed_before_[first];
     }
 
     const WindowProblem& problem_;
     std::span<const std::uint32_t> bounds_;
     std::uint32_t long_stride_;
-    std::vector<Edge> edges_;  ///< by first bound and number of bounds
+    std::vector<double> computed_before_;  ///< by kernel of two steps
+    std::vector<Edge> edges_;              ///< by first bound and number of bounds
 };
 
 }  // namespace
@@ -146,7 +195,18 @@ std::vector<CutPrices> window_prices(const WindowProblem& problem,
         TrafficSweep sweep(problem.versions, problem.cuts[cut]);
         for (const TrafficWindow& each : windows) {
             if (each.cut != cut) continue;
-            const bool in = each.direction == Direction::in;
+            if (each.kind == WindowKind::around_peak) {
+                const double price = peak_price(problem.cuts[cut]);
+                for (std::uint32_t i = 2; i <= 2 * each.kernels; ++i) {
+                    std::vector<double>& crossing =
+                        i <= 2 * each.peak + 1 ? prices[cut].out : prices[cut].in;
+                    crossing[(2 * each.first + i) % points] = price;
+                }
+                prices[cut].room[(2 * (each.first + each.peak) + 1) % points] += price;
+                continue;
+            }
+            const bool in = each.kind == WindowKind::in;
+            const Direction direction = in ? Direction::in : Direction::out;
             const double price =
                 1 / (in ? problem.cuts[cut].in_bytes_per_ns : problem.cuts[cut].out_bytes_per_ns);
             std::vector<double>& crossing = in ? prices[cut].in : prices[cut].out;
@@ -154,7 +214,7 @@ std::vector<CutPrices> window_prices(const WindowProblem& problem,
                 crossing[(2 * each.first + i) % points] = price;
             }
             const std::uint32_t skipped = in ? 1 : 0;
-            sweep.sweep(each.direction, each.first + skipped, each.kernels + 1 - skipped);
+            sweep.sweep(direction, each.first + skipped, each.kernels + 1 - skipped);
             for (const std::uint32_t kernel : sweep.tight_kernels()) {
                 // The kernel's run may be free, after which what leaves has left, and before which
                 // nothing has come back.

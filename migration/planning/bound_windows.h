@@ -15,13 +15,20 @@
 
 namespace frostline {
 
+enum class WindowKind : std::uint8_t {
+    in,
+    out,
+    around_peak,  ///< outwards up to the end of a kernel, inwards from there on
+};
+
 /// From the end of one kernel to the start of another, the time that the traffic over one cut
 /// takes.
 struct TrafficWindow {
     std::uint32_t first = 0;    ///< the kernel at whose end it begins
     std::uint32_t kernels = 0;  ///< from there to that at whose start it ends; at most one step
     std::uint32_t cut = 0;
-    Direction direction = Direction::in;
+    WindowKind kind = WindowKind::in;
+    std::uint32_t peak = 0;  ///< if there is one: after how many kernels
     double compute_ns = 0;
     double traffic_ns = 0;
 };

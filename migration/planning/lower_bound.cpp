@@ -52,7 +52,8 @@ std::vector<TrafficWindow> search_windows(const WindowProblem& problem) {
     while (!best.empty()) {
         std::set<std::uint32_t> finer;
         for (const TrafficWindow& each : best) {
-            for (const std::uint32_t end : {each.first, each.first + each.kernels}) {
+            for (const std::uint32_t end :
+                 {each.first, each.first + each.peak, each.first + each.kernels}) {
                 for (const std::uint32_t off : {0U, spacing, kernels - spacing % kernels}) {
                     finer.insert((end + off) % kernels);
                 }
@@ -121,12 +122,16 @@ LowerBound bound(const Trace& trace, const Machine& machine) {
     result.step_ns = std::max(result.step_ns, result.compute_ns + judged_ns);
     result.repeating_step_ns = std::max(result.step_ns, result.compute_ns + repeating_ns);
     for (const TrafficWindow& each : windows) {
-        result.windows.push_back({.first = each.first,
-                                  .kernels = each.kernels,
-                                  .inwards = each.direction == Direction::in,
-                                  .compute_ns = each.compute_ns,
-                                  .traffic_ns = each.traffic_ns,
-                                  .room_bytes = cuts[each.cut].room_bytes});
+        result.windows.push_back(
+            {.first = each.first,
+             .kernels = each.kernels,
+             .traffic = each.kind == WindowKind::in    ? BoundTraffic::in
+                        : each.kind == WindowKind::out ? BoundTraffic::out
+                                                       : BoundTraffic::out_then_in,
+             .peak = (each.first + each.peak) % static_cast<KernelIndex>(kernel_ns.size()),
+             .compute_ns = each.compute_ns,
+             .traffic_ns = each.traffic_ns,
+             .room_bytes = cuts[each.cut].room_bytes});
     }
     std::stable_sort(result.windows.begin(), result.windows.end(),
                      [](const BoundWindow& left, const BoundWindow& right) {

@@ -12,12 +12,18 @@
 
 namespace frostline {
 
-/// Kernels in a row, wrapping around the step's end, whose time is that of one kind of traffic.
+/// What crosses in a window: bytes that come in, that leave, or that leave until room is shortest
+/// and come back from then on.
+enum class BoundTraffic : std::uint8_t { in, out, out_then_in };
+
+/// From the end of kernel `first` to the start of the one `kernels` further on, which may be one of
+/// the next step: there one kind of traffic outlasts the kernels.
 struct BoundWindow {
     KernelIndex first = 0;
     KernelIndex kernels = 0;
-    bool inwards = false;          ///< else outwards
-    double compute_ns = 0;         ///< the window's kernels by themselves
+    BoundTraffic traffic = BoundTraffic::in;
+    KernelIndex peak = 0;          ///< for out_then_in: at whose end the direction turns
+    double compute_ns = 0;         ///< the kernels in it by themselves
     double traffic_ns = 0;         ///< what must cross meanwhile, at the links' full speed
     std::uint64_t room_bytes = 0;  ///< of the tiers that the traffic enters or leaves
 };
