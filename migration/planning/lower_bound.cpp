@@ -47,7 +47,7 @@ std::vector<TrafficWindow> search_windows(const WindowProblem& problem) {
     for (std::uint32_t each = 0; each < kernels; each += spacing) bounds.kernels.push_back(each);
     std::vector<TrafficWindow> best = find_windows(problem, bounds);
     bounds.long_stride = 1;
-    std::uint64_t budget = 4 * kBoundKernels + 20 * std::uint64_t{kernels};
+    std::uint64_t budget = 4 * kBoundKernels + 8 * std::uint64_t{kernels};
     spacing *= kLongStride;
     while (!best.empty()) {
         std::set<std::uint32_t> finer;
@@ -59,7 +59,7 @@ std::vector<TrafficWindow> search_windows(const WindowProblem& problem) {
                 }
             }
         }
-        const std::uint64_t work = finer.size() * std::uint64_t{kernels};
+        const std::uint64_t work = finer.size() * problem.cuts.size() * std::uint64_t{kernels};
         if (work > budget) break;
         budget -= work;
         bounds.kernels.assign(finer.begin(), finer.end());
