@@ -17,6 +17,9 @@
 
 namespace frostline {
 
+/// The first line of a trace as text.
+inline constexpr std::string_view kTraceFormat = "frostline-trace 1";
+
 /// A tensor's place in Trace::tensors(), and a kernel's in Trace::kernels().
 using TensorIndex = std::uint32_t;
 using KernelIndex = std::uint32_t;
