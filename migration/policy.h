@@ -38,10 +38,12 @@ struct StepView {
 
     std::uint32_t kernel = 0;  ///< of the trace: the one that runs, or runs next
     /// By TensorId::slot: which of the trace's tensors lies there, or kUnknown.
-    std::span<const std::uint32_t> tensors;
+    std::span<const std::uint32_t> tensors_by_slot;
+    /// By the trace's tensors: where each is kept; nullptr while it does not live.
+    std::span<const TensorRecord* const> records;
 
     std::uint32_t tensor(const TensorRecord& record) const noexcept {
-        return record.slot < tensors.size() ? tensors[record.slot] : kUnknown;
+        return record.slot < tensors_by_slot.size() ? tensors_by_slot[record.slot] : kUnknown;
     }
 };
 

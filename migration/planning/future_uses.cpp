@@ -1,37 +1,37 @@
-// A trace's uses, sorted by tensor.
+// A trace's uses, by kernel and by tensor.
 #include "migration/planning/future_uses.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace frostline {
 namespace {
 
 constexpr KernelIndex kNoKernel = 0xffffffff;
 
-// Calls once for each tensor of each kernel, though a tensor may be read and written.
-template <class Call>
-void for_each_use(const Trace& trace, Call&& call) {
-    std::vector<KernelIndex> seen(trace.tensors().size(), kNoKernel);
-    for (KernelIndex kernel = 0; kernel < trace.kernels().size(); ++kernel) {
-        for (const TensorIndex tensor : trace.uses(kernel)) {
-            if (seen[tensor] == kernel) continue;
-            seen[tensor] = kernel;
-            call(tensor, kernel);
-        }
-    }
-}
-
 }  // namespace
 
 FutureUses::FutureUses(const Trace& trace)
     : kernels_(static_cast<std::uint32_t>(trace.kernels().size())),
       first_(trace.tensors().size() + 1) {
-    for_each_use(trace, [&](TensorIndex tensor, KernelIndex) { ++first_[tensor + 1]; });
+    // A tensor may be read and written by the same kernel.
+    std::vector<KernelIndex> last_user(trace.tensors().size(), kNoKernel);
+    first_used_.reserve(kernels_ + std::size_t{1});
+    for (KernelIndex kernel = 0; kernel < kernels_; ++kernel) {
+        first_used_.push_back(static_cast<std::uint32_t>(used_.size()));
+        for (const TensorIndex tensor : trace.uses(kernel)) {
+            if (std::exchange(last_user[tensor], kernel) == kernel) continue;
+            used_.push_back(tensor);
+            ++first_[tensor + 1];
+        }
+    }
+    first_used_.push_back(static_cast<std::uint32_t>(used_.size()));
     for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
-    uses_.resize(first_.back());
+    uses_.resize(used_.size());
     std::vector<std::uint32_t> next(first_.begin(), first_.end() - 1);
-    for_each_use(trace,
-                 [&](TensorIndex tensor, KernelIndex kernel) { uses_[next[tensor]++] = kernel; });
+    for (KernelIndex kernel = 0; kernel < kernels_; ++kernel) {
+        for (const TensorIndex tensor : tensors(kernel)) uses_[next[tensor]++] = kernel;
+    }
     for (const TraceTensor& tensor : trace.tensors()) {
         size_bytes_.push_back(tensor.size_bytes);
         is_weight_.push_back(tensor.is_weight);

@@ -25,6 +25,11 @@ class FutureUses {
     std::span<const KernelIndex> uses(TensorIndex tensor) const noexcept {
         return std::span(uses_).subspan(first_[tensor], first_[tensor + 1] - first_[tensor]);
     }
+    /// What a kernel uses, each tensor once.
+    std::span<const TensorIndex> tensors(KernelIndex kernel) const noexcept {
+        return std::span(used_).subspan(first_used_[kernel],
+                                        first_used_[kernel + 1] - first_used_[kernel]);
+    }
     /// The first kernel after `kernel` that uses the tensor. What lives across steps is used again
     /// in the next one, whose kernels are counted on: kernels() is its first. kNever: no use
     /// follows. O(log n).
@@ -41,6 +46,8 @@ class FutureUses {
     std::uint32_t kernels_;
     std::vector<std::uint32_t> first_;  ///< of each tensor in uses_; one more at the end
     std::vector<KernelIndex> uses_;
+    std::vector<std::uint32_t> first_used_;  ///< of each kernel in used_; one more at the end
+    std::vector<TensorIndex> used_;
     std::vector<std::uint64_t> size_bytes_;
     std::vector<bool> is_weight_;
     std::vector<std::uint64_t> start_ns_;

@@ -4,6 +4,7 @@
 
 #include "migration/planning/simulated_links.h"
 #include "migration/planning/simulated_memory.h"
+#include "migration/planning/tiers_by_speed.h"
 #include "migration/policies/lru_policy.h"
 #include "migration/prefetch_window.h"
 
@@ -241,7 +242,7 @@ Result<SimulatedRun> simulate_policy(const Trace& trace, const Machine& machine,
                                      const Policy& policy, std::uint32_t steps) noexcept {
     try {
         FROSTLINE_TRY_VOID(check_kernels(trace, machine.tiers[machine.device].size_bytes));
-        FROSTLINE_TRY(const auto tiers, SimulatedMemory::order_tiers(machine));
+        FROSTLINE_TRY(const auto tiers, tiers_by_speed(machine));
         return PolicySimulation(trace, machine, policy, tiers).run(steps);
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "no memory to simulate {} kernels and {} tensors",

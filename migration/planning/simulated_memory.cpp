@@ -4,30 +4,9 @@
 #include "tiers/check.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace frostline {
-
-Result<std::vector<TierIndex>> SimulatedMemory::order_tiers(const Machine& machine) {
-    if (machine.tiers.size() > kMaxTiers) {
-        return Error(Errc::invalid_argument, 0, "machine: {} tiers; a policy can see {} at most",
-                     machine.tiers.size(), kMaxTiers);
-    }
-    const auto return_rate = [&](TierIndex tier) {
-        const MachineLink* const link = machine.link(tier, machine.device);
-        return link == nullptr ? 0.0 : machine.bytes_per_second(*link);
-    };
-    std::vector<TierIndex> tiers(machine.tiers.size());
-    std::iota(tiers.begin(), tiers.end(), 0);
-    std::swap(tiers.front(), tiers[machine.device]);
-    std::stable_sort(tiers.begin() + 1, tiers.end(), [&](TierIndex a, TierIndex b) {
-        const double rate_a = return_rate(a);
-        const double rate_b = return_rate(b);
-        return rate_a != rate_b ? rate_a > rate_b : a < b;
-    });
-    return tiers;
-}
 
 SimulatedMemory::SimulatedMemory(const Trace& trace, const Machine& machine,
                                  std::vector<TierIndex> tiers, SimulatedLinks& links,
@@ -251,7 +230,7 @@ void SimulatedMemory::finish(const EndedCopy& copy) {
 
 PolicyView SimulatedMemory::view(StepView& step, std::uint32_t kernel,
                                  std::uint64_t prefetch_bytes) const {
-    step = {kernel, by_slot_};
+    step = {kernel, by_slot_, records_};
     return {table_.by_birth(), table_.by_use(), views_, prefetch_bytes, &step};
 }
 

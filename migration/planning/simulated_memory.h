@@ -28,10 +28,7 @@ class SimulatedMemory {
         refused,  ///< pinned, moving, or there is no such link
     };
 
-    /// The machine's tiers by TierId: the device first, then those that it is filled from fastest.
-    /// Errors: invalid_argument (more tiers than a manager can have).
-    static Result<std::vector<TierIndex>> order_tiers(const Machine& machine);
-    /// All are referred to; `tiers` as order_tiers() gave them.
+    /// All are referred to; `tiers` as tiers_by_speed() gave them.
     SimulatedMemory(const Trace& trace, const Machine& machine, std::vector<TierIndex> tiers,
                     SimulatedLinks& links, Schedule& schedule);
 

@@ -2,13 +2,12 @@
 #include "migration/policies/lru_policy.h"
 
 #include "migration/policies/eviction.h"
+#include "migration/policies/prefetch.h"
 
 #include <algorithm>
 
 namespace frostline {
 namespace {
-
-constexpr TierId kTop{0};
 
 void evict(const PolicyView& view, std::uint64_t wanted_bytes, std::vector<Decision>& decisions) {
     const TierView& top = view.tiers[0];
@@ -23,19 +22,14 @@ void evict(const PolicyView& view, std::uint64_t wanted_bytes, std::vector<Decis
 
 // Never evicts to make room: what is resident was born later and is needed sooner.
 void prefetch(const PolicyView& view, const TensorRecord& used, std::vector<Decision>& decisions) {
+    Prefetch prefetch(view, decisions);
     std::uint64_t ahead = 0;
-    std::uint64_t free = view.tiers[0].free_bytes();
     auto each = view.by_birth.iterator_to(used);
     while (each != view.by_birth.begin() && ahead < view.prefetch_bytes) {
         --each;
-        const ResidencyState state = each->residency.load();
-        if (state.released) continue;
+        if (each->residency.load().released) continue;
         ahead += each->size_bytes;
-        if (state.home == kTop || state.moving) continue;
-        const std::uint64_t charged = view.tiers[0].charged_bytes(each->size_bytes);
-        if (charged > free) return;
-        free -= charged;
-        decisions.push_back({Decision::Action::move, each->id(), kTop});
+        if (!prefetch.fetch(*each)) return;
     }
 }
 
