@@ -20,13 +20,14 @@ extern template class Heap<HostBacking>;
 using HostHeap = Heap<HostBacking>;
 
 struct HostHeapOptions {
-    std::uint64_t capacity_bytes = 0;  ///< 0: all memory of the machine
+    /// 0: all memory of the machine, or what the process's control groups leave of it.
+    std::uint64_t capacity_bytes = 0;
     /// A power of two of at least 64 KiB (2 MiB with `pin`).
     std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
     /// Where memory lies as long as there is room; kNoNode: near whoever touches it first.
     int numa_node = kNoNode;
-    /// Page-lock memory with this GPU's driver while the heap has it; null: do not. One copy by a
-    /// GPU may not cross from one chunk into the next (HostBacking::registration() knows where).
+    /// Page-lock memory with this GPU's driver while the heap has it; null: do not. One copy of a
+    /// GPU reaches any block.
     std::shared_ptr<const CudaContext> pin{};
     HeapOptions heap{};
 };

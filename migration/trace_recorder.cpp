@@ -1,13 +1,14 @@
 // Events of a step, written as kernels: `store` writes its tensor, `use` reads it.
 #include "migration/trace_recorder.h"
 
+#include "migration/planning/trace_builder.h"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <map>
 #include <new>
+#include <span>
 #include <utility>
 
 namespace frostline {
@@ -44,33 +45,40 @@ void TraceRecorder::end_step(std::uint64_t time_ns) noexcept {
     current_.incomplete = false;
 }
 
+Result<Trace> TraceRecorder::trace() const noexcept {
+    try {
+        const Step& step = last_.events.empty() ? current_ : last_;
+        TraceBuilder builder;
+        std::map<TensorId, TensorIndex> places;
+        for (const Event& event : step.events) {
+            const auto [entry, is_new] = places.try_emplace(event.tensor);
+            if (!is_new) continue;
+            FROSTLINE_TRY(entry->second,
+                          builder.add_tensor(places.size() - 1, event.size_bytes, "activation"));
+        }
+        for (std::size_t i = 0; i < step.events.size(); ++i) {
+            const Event& event = step.events[i];
+            const std::uint64_t next =
+                i + 1 < step.events.size() ? step.events[i + 1].time_ns : step.end_ns;
+            // A kernel lasts at least a nanosecond; the step in progress has no end yet.
+            const std::uint64_t duration_ns =
+                next > event.time_ns ? next - event.time_ns : std::uint64_t{1};
+            const std::span<const TensorIndex> used(&places.at(event.tensor), 1);
+            FROSTLINE_TRY_VOID(event.kind == Kind::stored
+                                   ? builder.add_kernel(duration_ns, "store", {}, used)
+                                   : builder.add_kernel(duration_ns, "use", used, {}));
+        }
+        return builder.finish();
+    } catch (const std::bad_alloc&) {
+        return Error(Errc::out_of_memory, 0, "no memory for the trace of a step");
+    }
+}
+
 std::string TraceRecorder::text() const {
-    const Step& step = last_.events.empty() ? current_ : last_;
-    std::map<TensorId, std::size_t> numbers;
-    std::string out = "frostline-trace 1\n";
-    for (const Event& event : step.events) {
-        const auto [entry, is_new] = numbers.try_emplace(event.tensor, numbers.size());
-        if (is_new) {
-            fmt::format_to(std::back_inserter(out), "tensor {} {} activation\n", entry->second,
-                           event.size_bytes);
-        }
-    }
-    for (std::size_t i = 0; i < step.events.size(); ++i) {
-        const Event& event = step.events[i];
-        const std::uint64_t next =
-            i + 1 < step.events.size() ? step.events[i + 1].time_ns : step.end_ns;
-        // A kernel lasts at least a nanosecond; the step in progress has no end yet.
-        const std::uint64_t duration_ns =
-            next > event.time_ns ? next - event.time_ns : std::uint64_t{1};
-        const std::size_t id = numbers.at(event.tensor);
-        if (event.kind == Kind::stored) {
-            fmt::format_to(std::back_inserter(out), "kernel {} {} store - {}\n", i, duration_ns,
-                           id);
-        } else {
-            fmt::format_to(std::back_inserter(out), "kernel {} {} use {} -\n", i, duration_ns, id);
-        }
-    }
-    return out;
+    const Result<Trace> made = trace();
+    if (made) return to_text(*made);
+    if (made.error().code() == Errc::out_of_memory) throw std::bad_alloc();
+    return fmt::format("{}\n", kTraceFormat);
 }
 
 }  // namespace frostline

@@ -1,9 +1,10 @@
-// Records what a step did with its tensors, in the trace format that planners and the referee read:
-// a line for each tensor, and a line for each event in the place of a kernel. An event lasts until
-// the next one, so that the trace keeps the time that the program spent between them.
+// Records what a step did with its tensors, as a trace that planners read: each event stands in the
+// place of a kernel. An event lasts until the next one, so that the trace keeps the time that the
+// program spent between them.
 #pragma once
 
 #include "allocator/tensor_id.h"
+#include "migration/planning/trace.h"
 #include "tiers/result.h"
 
 #include <cstdint>
@@ -23,11 +24,15 @@ class TraceRecorder {
     void stored(TensorId tensor, std::uint64_t size_bytes, std::uint64_t time_ns) noexcept;
     void used(TensorId tensor, std::uint64_t size_bytes, std::uint64_t time_ns) noexcept;
 
-    /// Ends the step in progress; it becomes the one that text() gives.
+    /// Ends the step in progress; it becomes the one that trace() gives.
     void end_step(std::uint64_t time_ns) noexcept;
 
-    /// The last complete step as a trace ("frostline-trace 1"), or the one in progress if none is
-    /// complete. Ids are numbered from 0 in order of first appearance; the class is `activation`.
+    /// The last complete step, or the one in progress if none is complete. Ids are numbered from 0
+    /// in order of first appearance; the class is `activation`. Errors: invalid_argument (nothing
+    /// was recorded; or more than a trace can have, see TraceBuilder), out_of_memory.
+    Result<Trace> trace() const noexcept;
+    /// The same as text; where it is no trace, the format's first line and nothing after it. May
+    /// throw std::bad_alloc.
     std::string text() const;
 
    private:

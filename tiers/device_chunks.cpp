@@ -187,4 +187,9 @@ std::uint64_t DeviceChunks::kept_bytes() const noexcept {
     return kept_bytes_;
 }
 
+std::uint64_t DeviceChunks::made_bytes() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return made_bytes_;
+}
+
 }  // namespace frostline

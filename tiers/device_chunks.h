@@ -54,6 +54,8 @@ class DeviceChunks {
     std::uint64_t trim() noexcept;
 
     std::uint64_t kept_bytes() const noexcept;
+    /// All that the driver has given, taken or kept.
+    std::uint64_t made_bytes() const noexcept;
 
    private:
     DeviceChunks(const Options& options, std::uint64_t granularity_bytes);

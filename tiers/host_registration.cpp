@@ -91,20 +91,36 @@ Result<void> HostRegistration::add(std::span<std::byte> memory) noexcept {
 Result<void> HostRegistration::add_locked(std::span<std::byte> memory) {
     while (!memory.empty()) {
         const auto piece = memory.first(std::min<std::uint64_t>(memory.size(), piece_bytes_));
-        const auto entry =
-            pieces_.emplace(piece.data(), piece.size()).first;  // first: it may throw
-        const Result<void> added = register_piece(piece);
+        const Result<void> added = add_piece(piece);
         if (added) {
-            registered_bytes_ += piece.size();
             memory = memory.subspan(piece.size());
             continue;
         }
-        pieces_.erase(entry);
         const std::uint64_t half = piece.size() / 2 / kSmallestChunkBytes * kSmallestChunkBytes;
         if (half < kSmallestChunkBytes) return added;
         piece_bytes_ = half;
     }
     return ok();
+}
+
+Result<void> HostRegistration::add_piece(std::span<std::byte> piece) {
+    const auto entry = pieces_.emplace(piece.data(), piece.size()).first;  // first: it may throw
+    const Result<void> added = register_piece(piece);
+    if (added) {
+        registered_bytes_ += piece.size();
+    } else {
+        pieces_.erase(entry);
+    }
+    return added;
+}
+
+Result<void> HostRegistration::add_whole(std::span<std::byte> memory) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+        return add_piece(memory);
+    } catch (const std::bad_alloc&) {
+        return no_memory();
+    }
 }
 
 Result<void> HostRegistration::remove(std::span<std::byte> memory) noexcept {

@@ -51,6 +51,10 @@ class HostRegistration {
     /// must not cross from one piece into the next. Errors: unsupported, out_of_memory.
     Result<void> add(std::span<std::byte> memory) noexcept;
 
+    /// The same with one call of the driver, so that one copy reaches all of it; what the driver
+    /// refuses is not tried in halves. Errors: as add().
+    Result<void> add_whole(std::span<std::byte> memory) noexcept;
+
     /// Unregisters every piece that starts within `memory`; may be called again for what is left
     /// after an error, which is the driver's first.
     Result<void> remove(std::span<std::byte> memory) noexcept;
@@ -58,6 +62,7 @@ class HostRegistration {
    private:
     explicit HostRegistration(const Options& options);
     Result<void> add_locked(std::span<std::byte> memory);
+    Result<void> add_piece(std::span<std::byte> piece);
     Result<void> remove_locked(std::span<std::byte> memory) noexcept;
 
     Result<void> register_piece(std::span<std::byte> piece) const noexcept;

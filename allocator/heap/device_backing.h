@@ -53,6 +53,8 @@ class DeviceBacking {
 
     /// Gives the driver what unback() left here for the next back(). Says how many bytes.
     std::uint64_t release_spare() noexcept { return chunks_->trim(); }
+    std::uint64_t spare_bytes() const noexcept { return chunks_->kept_bytes(); }
+    std::uint64_t held_bytes() const noexcept { return chunks_->made_bytes(); }
 
     Result<void> admit(StreamHandle stream) noexcept { return marks_.admit(stream); }
     void forget(StreamHandle stream) noexcept { marks_.forget(stream); }

@@ -47,6 +47,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -101,7 +102,8 @@ class Heap {
     bool owns(const void* address) const noexcept;
 
     /// Returns to the backing whatever chunks nobody uses, after waiting for streams if `wait`.
-    /// Says how many bytes. Errors: the backing's.
+    /// Says how many bytes. Errors: the backing's, once for each that it did not take; the others
+    /// are returned all the same.
     Result<std::uint64_t> trim(bool wait = false) noexcept;
 
     /// Exact while no thread is in a call of this heap, and else within what those calls change.
@@ -144,7 +146,12 @@ class Heap {
         std::uint64_t block_bytes = 0;  // as spanned
         StreamTag tag = kNoStream;
     };
-    // The addresses of a window that was freed: work on its stream may still use them.
+    // The addresses of a window that was freed: work on its stream may still use them, and so the
+    // chunks that it shows.
+    struct Shown {
+        std::uint64_t chunk = 0;
+        std::uint64_t window = 0;  // its first address
+    };
     struct Retired {
         std::uint64_t address = 0;
         std::uint64_t chunks = 0;
@@ -244,8 +251,11 @@ class Heap {
     void refund(std::uint64_t size_bytes) noexcept;
     bool drain_caches() noexcept;
     void close_retired() noexcept;
-    Result<std::uint64_t> give_up_idle(std::uint64_t at_most, bool small_only,
-                                       const HeapBlock* beside) noexcept;
+    std::uint64_t give_up_idle(std::uint64_t at_most, bool small_only, const HeapBlock* beside,
+                               bool ask_again = false) noexcept;
+    Result<void> give_up(HeapSpace& space, const HeapSpace::Idle& idle) noexcept;
+    void note_refusal(const HeapSpace::Idle& idle, const Error& error,
+                      std::set<std::uint64_t>& kept);
 
     // heap_errors.h
     Error forked() const noexcept;
@@ -279,6 +289,17 @@ class Heap {
     }
     std::uint64_t backed_bytes() const noexcept {
         return large_->backed_bytes() + small_->backed_bytes();
+    }
+    std::uint64_t mapped_bytes() const noexcept {
+        if constexpr (KeepsSpares<Backing>) return backing_->held_bytes();
+        return backed_bytes();
+    }
+    bool keeps_runs() const noexcept {
+        if constexpr (KeepsRuns<Backing>) return backing_->keeps_runs();
+        return false;
+    }
+    void note_mapped() noexcept {
+        peak_mapped_bytes_ = std::max(peak_mapped_bytes_, mapped_bytes());
     }
 
     static constexpr std::uint64_t kMostSmallBytes = std::uint64_t{128} << 10;
@@ -320,12 +341,15 @@ class Heap {
     std::map<std::uint64_t, HeapBlock*> open_windows_;  // by where their mappings start
     StreamUses uses_;
     std::vector<Retired> retired_;
+    std::vector<Shown> shown_;                // by the retired windows
+    std::set<std::uint64_t> refused_chunks_;  // idle ones that the backing did not take
+    std::optional<Error> not_taken_;          // why, if nobody was told yet
     ThreadCache uncached_;    // counts for threads that have no cache; never holds a block
     std::uint64_t calm_ = 0;  // blocks supplied since memory was scarce last
     std::uint64_t patience_ = kFirstPatience;
     std::uint64_t pending_bytes_ = 0;
     std::uint64_t window_bytes_ = 0;  // of addresses that are mapped, retired ones included
-    std::uint64_t peak_backed_bytes_ = 0;
+    std::uint64_t peak_mapped_bytes_ = 0;
     std::optional<Error> refused_;  // why the backing had no more for the present request
     bool gave_up_ = false;          // idle memory for it, because there was no other
 };

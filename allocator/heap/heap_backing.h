@@ -27,7 +27,8 @@ struct HeapAddresses {
 
 /// The heap calls a backing under its lock, one call at a time, but for `wait` and `wait_for_all`,
 /// which go on beside other calls. Addresses and sizes are whole chunks. An error leaves everything
-/// as it was, except that after a failed removal the memory is not used again.
+/// as it was, except that after a failed removal the memory is not used again, unless the error is
+/// `busy`: then it is as good as before.
 ///
 /// Without streams, memory that is freed is free for all at once, and no event is asked for.
 /// `capacity_bytes` is the most that may be behind addresses together.
@@ -71,11 +72,21 @@ concept JudgesStreams = requires(B backing, StreamHandle stream) {
     noexcept;
 };
 
-/// A backing may keep what unback() took away, for the next back(). Then this gives it up to other
-/// users of the medium, and says how many bytes.
+/// A backing may keep what unback() took away, for the next back(). Then release_spare() gives it
+/// up to other users of the medium, and says how many bytes; spare_bytes() is how many it would be,
+/// and held_bytes() all that is taken from the medium, spares included.
 template <class B>
-concept KeepsSpares = requires(B backing) {
+concept KeepsSpares = requires(B backing, const B constant) {
     { backing.release_spare() } -> std::same_as<std::uint64_t>;
+    { constant.spare_bytes() } -> std::same_as<std::uint64_t>;
+    { constant.held_bytes() } -> std::same_as<std::uint64_t>;
+};
+
+/// What one call of back() gave may have to stay together: then no block lies in two such runs, and
+/// unback() gets whole ones.
+template <class B>
+concept KeepsRuns = requires(const B constant) {
+    { constant.keeps_runs() } -> std::same_as<bool>;
 };
 
 }  // namespace frostline

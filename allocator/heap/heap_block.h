@@ -30,6 +30,7 @@ struct HeapBlock
     std::uint64_t epoch = 0;  ///< of the stream `tag`, when it was freed last
     Kind kind = Kind::unbacked;
     StreamTag tag = kNoStream;
+    bool begins_run = false;  ///< memory that stays together begins here (HeapSpace::Options)
 
     std::uint64_t end() const noexcept { return address + size_bytes; }
 };

@@ -58,9 +58,9 @@ Result<void> Heap<Backing>::set_up() {
     if (options_.debug) places_ = std::make_unique<HeapPlaces>();
     FROSTLINE_TRY(records_, RecordArena::create());
     FROSTLINE_TRY(large_, HeapSpace::create({addresses_.address, addresses_.large_bytes,
-                                             chunk_bytes, records_.get()}));
+                                             chunk_bytes, records_.get(), keeps_runs()}));
     FROSTLINE_TRY(small_, HeapSpace::create({addresses_.small(), addresses_.small_bytes,
-                                             chunk_bytes, records_.get()}));
+                                             chunk_bytes, records_.get(), keeps_runs()}));
     FROSTLINE_TRY(spans_,
                   SlotSpans::create({addresses_.small(), addresses_.small_bytes, records_.get()}));
     windows_ = std::make_unique<FreeExtents>(addresses_.window_bytes);
@@ -189,10 +189,11 @@ Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
     // Twice, because what others are done with is its own stream's then, whose work may be queued.
     if (wait && wait_for_streams(lock)) wait_for_streams(lock);
     settle_others(kNoStream);
-    const Result<std::uint64_t> chunks = give_up_idle(UINT64_MAX, false, nullptr);
-    if constexpr (KeepsSpares<Backing>) backing_->release_spare();
-    if (!chunks) return chunks.error();
-    return *chunks * large_->chunk_bytes();
+    const std::uint64_t chunks = give_up_idle(UINT64_MAX, false, nullptr, true);
+    std::uint64_t size_bytes = chunks * large_->chunk_bytes();
+    if constexpr (KeepsSpares<Backing>) size_bytes = backing_->release_spare();
+    if (not_taken_.has_value()) return *std::exchange(not_taken_, std::nullopt);
+    return size_bytes;
 }
 
 template <HeapBacking Backing>
@@ -220,8 +221,9 @@ HeapStatistics Heap<Backing>::statistics() const noexcept {
     statistics.cached = sum.cached_bytes;
     statistics.free = large_->free_bytes() + small_->free_bytes() + spans_->free_bytes();
     statistics.pending = pending_bytes_;
-    statistics.mapped = backed_bytes();
-    statistics.peak_mapped = peak_backed_bytes_;
+    if constexpr (KeepsSpares<Backing>) statistics.cached += backing_->spare_bytes();
+    statistics.mapped = mapped_bytes();
+    statistics.peak_mapped = peak_mapped_bytes_;
     statistics.reserved = addresses_.size_bytes();
     statistics.windows = window_bytes_;
     statistics.pinned = backing_->pinned_bytes();

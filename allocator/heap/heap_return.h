@@ -38,8 +38,12 @@ void Heap<Backing>::take_back(HeapBlock& block, StreamTag tag) noexcept {
     }
     // Its pieces serve other blocks of the stream at once; its addresses stay mapped until the
     // stream's work is done.
+    const std::uint64_t chunk_bytes = large_->chunk_bytes();
+    Retired window = mappings_of(block, chunk_bytes);
+    for (const HeapBlock* piece = block.chain; piece != nullptr; piece = piece->chain) {
+        shown_.push_back({piece->address / chunk_bytes * chunk_bytes, window.address});
+    }
     take_back_pieces(block, tag);
-    Retired window = mappings_of(block, large_->chunk_bytes());
     window.tag = tag;
     window.epoch = epoch;
     open_windows_.erase(window.address);
@@ -93,6 +97,7 @@ void Heap<Backing>::close_retired() noexcept {
             }
         }
         window_bytes_ -= window.chunks * chunk_bytes;
+        std::erase_if(shown_, [&](const Shown& shown) { return shown.window == window.address; });
         return true;
     });
 }
@@ -103,33 +108,70 @@ void Heap<Backing>::refund(std::uint64_t size_bytes) noexcept {
     if (options_.budget != nullptr) options_.budget->give(size_bytes);
 }
 
-// Returns chunks that are free for all to the backing, at most so many, and says how many.
+// Returns chunks that are free for all to the backing, at most so many, and says how many. Those
+// that a window may still show stay, and unless it is asked again those that it did not take.
 template <HeapBacking Backing>
-Result<std::uint64_t> Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
-                                                  const HeapBlock* beside) noexcept {
-    if (options_.keeps_memory) return std::uint64_t{0};
-    std::uint64_t given_up = 0;
+std::uint64_t Heap<Backing>::give_up_idle(std::uint64_t at_most, bool small_only,
+                                          const HeapBlock* beside, bool ask_again) noexcept {
+    if (options_.keeps_memory) return 0;
     close_retired();
-    if (!retired_.empty()) return std::uint64_t{0};  // a window may still show the chunk
-    for (HeapSpace* const space : {small_.get(), large_.get()}) {
-        if (small_only && space == large_.get()) break;
-        while (given_up < at_most) {
-            auto idle = space->largest_idle(kNoStream, beside);
-            if (!idle.has_value()) break;
-            // From its end, so that what is left stays at low addresses.
-            const std::uint64_t chunks = std::min(idle->chunks, at_most - given_up);
-            idle->address += (idle->chunks - chunks) * space->chunk_bytes();
-            idle->chunks = chunks;
-            HeapBlock* const withdrawn = space->withdraw(*idle);
-            if (withdrawn == nullptr) break;
-            // What the backing does not take stays withdrawn: mapped, and not used again.
-            FROSTLINE_TRY_VOID(backing_->unback(idle->address, chunks));
-            space->unback(*withdrawn);
-            refund(chunks * space->chunk_bytes());
-            given_up += chunks;
+    std::uint64_t given_up = 0;
+    try {
+        std::set<std::uint64_t> kept;
+        if (!ask_again) kept = refused_chunks_;
+        for (const Shown& shown : shown_) kept.insert(shown.chunk);
+        for (HeapSpace* const space : {small_.get(), large_.get()}) {
+            if (small_only && space == large_.get()) break;
+            std::uint64_t at_once = UINT64_MAX;
+            while (given_up < at_most) {
+                const auto idle = space->largest_idle(
+                    kNoStream, std::min(at_once, at_most - given_up), beside, kept);
+                if (!idle.has_value()) break;
+                const Result<void> taken = give_up(*space, *idle);
+                if (taken) {
+                    given_up += idle->chunks;
+                } else if (taken.error().code() != Errc::busy) {
+                    not_taken_ = taken.error();
+                    return given_up;
+                } else if (idle->chunks > 1 && !keeps_runs()) {
+                    at_once = 1;  // some of them may go
+                } else {
+                    note_refusal(*idle, taken.error(), kept);
+                }
+            }
         }
+    } catch (const std::bad_alloc&) {
+        // What there is no memory to note is not offered now.
     }
     return given_up;
+}
+
+// What the backing may still use stays withdrawn: mapped, and not used again.
+template <HeapBacking Backing>
+Result<void> Heap<Backing>::give_up(HeapSpace& space, const HeapSpace::Idle& idle) noexcept {
+    HeapBlock* const withdrawn = space.withdraw(idle);
+    if (withdrawn == nullptr) return out_of_records();
+    const std::uint64_t end = idle.address + idle.chunks * space.chunk_bytes();
+    const Result<void> taken = backing_->unback(idle.address, idle.chunks);
+    if (taken) {
+        space.unback(*withdrawn);
+        refund(end - idle.address);
+        refused_chunks_.erase(refused_chunks_.lower_bound(idle.address),
+                              refused_chunks_.lower_bound(end));
+    } else if (taken.error().code() == Errc::busy) {
+        space.give(*withdrawn, kNoStream, 0);
+    }
+    return taken;
+}
+
+template <HeapBacking Backing>
+void Heap<Backing>::note_refusal(const HeapSpace::Idle& idle, const Error& error,
+                                 std::set<std::uint64_t>& kept) {
+    for (std::uint64_t i = 0; i < idle.chunks; ++i) {
+        const std::uint64_t chunk = idle.address + i * large_->chunk_bytes();
+        kept.insert(chunk);
+        if (refused_chunks_.insert(chunk).second) not_taken_ = error;
+    }
 }
 
 }  // namespace frostline

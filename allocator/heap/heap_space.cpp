@@ -21,7 +21,9 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) 
 }  // namespace
 
 HeapSpace::HeapSpace(const Options& options) noexcept
-    : records_(*options.records), chunk_bytes_(options.chunk_bytes) {}
+    : records_(*options.records),
+      chunk_bytes_(options.chunk_bytes),
+      keeps_runs_(options.keeps_runs) {}
 
 Result<std::unique_ptr<HeapSpace>> HeapSpace::create(const Options& options) noexcept {
     std::unique_ptr<HeapSpace> space(new (std::nothrow) HeapSpace(options));
@@ -141,8 +143,8 @@ std::optional<HeapSpace::Growth> HeapSpace::plan_growth(std::uint64_t size_bytes
     for (HeapBlock& unbacked : unbacked_) {
         HeapBlock* const block = &unbacked;
         const auto joins = [&](const HeapBlock* neighbour) {
-            return neighbour != nullptr && neighbour->kind == HeapBlock::Kind::free &&
-                   neighbour->tag == tag;
+            return !keeps_runs_ && neighbour != nullptr &&
+                   neighbour->kind == HeapBlock::Kind::free && neighbour->tag == tag;
         };
         const std::uint64_t first =
             joins(block->previous) ? block->previous->address : block->address;
@@ -170,24 +172,49 @@ bool HeapSpace::back(const Growth& growth, StreamTag tag) noexcept {
     HeapBlock* const backed = carve(*growth.unbacked, growth.address, size_bytes);
     if (backed == nullptr) return false;
     backed_bytes_ += size_bytes;
+    backed->begins_run = keeps_runs_;
     give(*backed, tag, 0);
     return true;
 }
 
-std::optional<HeapSpace::Idle> HeapSpace::largest_idle(StreamTag tag,
-                                                       const HeapBlock* beside) const noexcept {
+std::optional<HeapSpace::Idle> HeapSpace::largest_idle(
+    StreamTag tag, std::uint64_t at_most, const HeapBlock* beside,
+    const std::set<std::uint64_t>& kept) const noexcept {
     std::optional<Idle> best;
     // From the largest block down, until a block is too small to have a longer run.
     Tree& tree = free_[tag]->tree;
     for (auto next = tree.end(); next != tree.begin();) {
         HeapBlock& block = *--next;
-        if (best.has_value() && block.size_bytes <= best->chunks * chunk_bytes_) break;
-        const std::uint64_t chunks = whole_chunks(block);
-        if (chunks == 0 || (best.has_value() && chunks <= best->chunks)) continue;
+        const std::uint64_t most = best.has_value() ? best->chunks : 0;
+        if (block.size_bytes <= most * chunk_bytes_) break;
         if (beside != nullptr && (block.next == beside || block.previous == beside)) continue;
-        best = Idle{&block, round_up(block.address, chunk_bytes_), chunks};
+        const Idle idle = longest_idle(block, kept);
+        if (keeps_runs_ && idle.chunks > at_most) continue;
+        if (idle.chunks > most) best = idle;
+    }
+    if (best.has_value() && best->chunks > at_most) {
+        // From its end, so that what is left stays at low addresses.
+        best->address += (best->chunks - at_most) * chunk_bytes_;
+        best->chunks = at_most;
     }
     return best;
+}
+
+HeapSpace::Idle HeapSpace::longest_idle(HeapBlock& block,
+                                        const std::set<std::uint64_t>& kept) const noexcept {
+    Idle longest{&block, 0, 0};
+    const std::uint64_t chunks = whole_chunks(block);
+    std::uint64_t from = round_up(block.address, chunk_bytes_);
+    const std::uint64_t end = from + chunks * chunk_bytes_;
+    while (from < end) {
+        const auto obstacle = kept.lower_bound(from);
+        const std::uint64_t to = obstacle == kept.end() ? end : std::min(end, *obstacle);
+        const std::uint64_t length = (to - from) / chunk_bytes_;
+        if (length > longest.chunks) longest = {&block, from, length};
+        from = to + chunk_bytes_;
+    }
+    if (keeps_runs_ && longest.chunks < chunks) longest.chunks = 0;
+    return longest;
 }
 
 std::uint64_t HeapSpace::idle_chunks() const noexcept {
@@ -205,6 +232,7 @@ HeapBlock* HeapSpace::withdraw(const Idle& idle) noexcept {
 void HeapSpace::unback(HeapBlock& withdrawn) noexcept {
     backed_bytes_ -= withdrawn.size_bytes;
     withdrawn.kind = HeapBlock::Kind::unbacked;
+    withdrawn.begins_run = false;
     withdrawn.tag = kNoStream;
     insert(*coalesce(withdrawn));
 }
@@ -253,20 +281,22 @@ HeapBlock* HeapSpace::cut(HeapBlock& block, std::uint64_t address) noexcept {
 
 // `block` itself is in no tree; what it absorbs is taken out of its own.
 HeapBlock* HeapSpace::coalesce(HeapBlock& block) noexcept {
-    const auto joins = [&](const HeapBlock* neighbour) {
-        return neighbour != nullptr && neighbour->kind == block.kind && neighbour->tag == block.tag;
-    };
-    if (HeapBlock* const next = block.next; joins(next)) {
+    if (HeapBlock* const next = block.next; next != nullptr && touch(block, *next)) {
         remove(*next);
         absorb_next(block);
         drop_block(*next);
     }
     HeapBlock* const previous = block.previous;
-    if (!joins(previous)) return &block;
+    if (previous == nullptr || !touch(*previous, block)) return &block;
     remove(*previous);
     absorb_next(*previous);
     drop_block(block);
     return previous;
+}
+
+// Neighbours that are one block where both are free, or both have no memory.
+bool HeapSpace::touch(const HeapBlock& left, const HeapBlock& right) noexcept {
+    return left.kind == right.kind && left.tag == right.tag && !right.begins_run;
 }
 
 void HeapSpace::absorb_next(HeapBlock& block) noexcept {
@@ -300,7 +330,13 @@ void HeapSpace::remove(HeapBlock& block) noexcept {
     free.idle_chunks -= whole_chunks(block);
 }
 
+// Where runs stay together, only a block that is all of one has any. Its ends are ends of a run as
+// long as it lives, so that it counts the same when it goes as when it came.
 std::uint64_t HeapSpace::whole_chunks(const HeapBlock& block) const noexcept {
+    const HeapBlock* const next = block.next;
+    const bool ends_run =
+        next == nullptr || next->begins_run || next->kind == HeapBlock::Kind::unbacked;
+    if (keeps_runs_ && !(block.begins_run && ends_run)) return 0;
     const std::uint64_t from = round_up(block.address, chunk_bytes_);
     const std::uint64_t to = round_down(block.end(), chunk_bytes_);
     return from < to ? (to - from) / chunk_bytes_ : 0;
@@ -348,10 +384,9 @@ void HeapSpace::check() const {
         if (block->next == nullptr) continue;
         FROSTLINE_CHECK(block->next->previous == block, "blocks that are not linked both ways");
         FROSTLINE_CHECK(block->end() == block->next->address, "a gap between blocks");
-        const bool alike = block->kind == block->next->kind && block->tag == block->next->tag;
-        FROSTLINE_CHECK(
-            !alike || block->kind == HeapBlock::Kind::held || block->kind == HeapBlock::Kind::lent,
-            "neighbours that should be one block");
+        FROSTLINE_CHECK(!touch(*block, *block->next) || block->kind == HeapBlock::Kind::held ||
+                            block->kind == HeapBlock::Kind::lent,
+                        "neighbours that should be one block");
     }
     FROSTLINE_CHECK(backed == backed_bytes_, "backed bytes");
     FROSTLINE_CHECK(unbacked == unbacked_.size(), "ranges without memory");

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace frostline {
@@ -27,6 +28,8 @@ class HeapSpace {
         std::uint64_t size_bytes = 0;
         std::uint64_t chunk_bytes = 0;
         RecordArena* records = nullptr;  ///< outlives the space
+        /// What back() was told of at once is a run: no block lies in two, and it leaves whole.
+        bool keeps_runs = false;
     };
 
     /// All of it without memory. Errors: out_of_memory.
@@ -71,8 +74,10 @@ class HeapSpace {
         std::uint64_t address = 0;
         std::uint64_t chunks = 0;
     };
-    /// The largest run among the free blocks of `tag` that are not next to `beside`.
-    std::optional<Idle> largest_idle(StreamTag tag, const HeapBlock* beside) const noexcept;
+    /// The largest of at most `at_most` chunks among the free blocks of `tag` that are not next to
+    /// `beside`, without the chunks at the addresses `kept`.
+    std::optional<Idle> largest_idle(StreamTag tag, std::uint64_t at_most, const HeapBlock* beside,
+                                     const std::set<std::uint64_t>& kept) const noexcept;
     /// Whole chunks that are free, of any tag.
     std::uint64_t idle_chunks() const noexcept;
     /// A held block in place of `idle`, whose memory is to be given back. Null: no memory for
@@ -164,9 +169,12 @@ class HeapSpace {
     HeapBlock* coalesce(HeapBlock& block) noexcept;
     HeapBlock* cut(HeapBlock& block, std::uint64_t address) noexcept;
     static void absorb_next(HeapBlock& block) noexcept;
+    static bool touch(const HeapBlock& left, const HeapBlock& right) noexcept;
+    Idle longest_idle(HeapBlock& block, const std::set<std::uint64_t>& kept) const noexcept;
 
     RecordArena& records_;
     const std::uint64_t chunk_bytes_;
+    const bool keeps_runs_;
     HeapBlock* first_ = nullptr;
     std::uint64_t backed_bytes_ = 0;
     std::vector<std::unique_ptr<Free>> free_;  // by tag

@@ -59,7 +59,7 @@ template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::take_elsewhere(const Request& request) noexcept {
     if (request.tag != kNoStream) settle(request.tag);
     // Asked even if there was nothing left: what was given up for one place may have made another.
-    gave_up_ |= give_up_idle(UINT64_MAX, false, nullptr).value_or(0) > 0;
+    gave_up_ |= give_up_idle(UINT64_MAX, false, nullptr) > 0;
     FROSTLINE_TRY(const CachedBlock block, take_again(request));
     if (block.record != nullptr) return block;
     // Small and large blocks keep apart while there is room for both.
@@ -264,7 +264,7 @@ Result<bool> Heap<Backing>::grow(const Request& request) noexcept {
         refund(growth->chunks * large_->chunk_bytes());
         return out_of_records();
     }
-    peak_backed_bytes_ = std::max(peak_backed_bytes_, backed_bytes());
+    note_mapped();
     return true;
 }
 
@@ -279,7 +279,7 @@ bool Heap<Backing>::make_allowance(std::uint64_t chunks, const Request& request,
         settle(request.tag);
     }
     // Where the backing takes less, there is less room, which is seen below.
-    const std::uint64_t given_up = give_up_idle(chunks, may_stitch(request), beside).value_or(0);
+    const std::uint64_t given_up = give_up_idle(chunks, may_stitch(request), beside);
     gave_up_ |= !enough && given_up > 0;
     return backed_bytes() + chunks * large_->chunk_bytes() <= capacity_bytes_;
 }
@@ -303,6 +303,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
         }
         auto done = backing_->back(address, chunks);
         if (!done) refund(size_bytes);
+        note_mapped();  // a backing may keep what it could not put there
         return done;
     };
     Result<void> backed = back_once();
@@ -310,7 +311,7 @@ Result<bool> Heap<Backing>::back(std::uint64_t address, std::uint64_t chunks,
         return !backed && (backed.error().code() == Errc::no_space ||
                            backed.error().code() == Errc::out_of_memory);
     };
-    if (no_more() && give_up_idle(chunks, false, beside).value_or(0) > 0) {
+    if (no_more() && give_up_idle(chunks, false, beside) > 0) {
         gave_up_ = true;
         backed = back_once();
     }

@@ -60,7 +60,9 @@ bool Heap<Backing>::open_window(const StitchPlan& plan, HeapBlock& window) noexc
         if (!place.has_value()) return false;
         const std::uint64_t address = addresses_.windows() + *place;
         window.address = address + plan.offset_bytes;
+        // Room for what happens when the window is freed, which must not fail.
         make_room(retired_, retired_.size() + open_windows_.size() + 1);
+        make_room(shown_, window_bytes_ / chunk_bytes + homes.size());
         const auto entry = open_windows_.emplace(address, &window).first;
         windows_->take_at(*place, size_bytes);
         if (backing_->map_window(address, homes)) {

@@ -3,11 +3,10 @@
 
 #include "allocator/heap/address_index.h"
 #include "allocator/heap/slot_spans.h"
+#include "tiers/memory_limit.h"
 #include "tiers/numa_placement.h"
-#include "tiers/page.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cerrno>
@@ -32,12 +31,7 @@ Error no_room(int native, std::uint64_t size_bytes) noexcept {
                  size_bytes);
 }
 
-std::uint64_t memory_of_machine() noexcept {
-    const long pages = sysconf(_SC_PHYS_PAGES);
-    return pages <= 0 ? 0 : static_cast<std::uint64_t>(pages) * kPageBytes;
-}
-
-Result<std::uint64_t> capacity_for(const HostBacking::Options& options) noexcept {
+Result<std::uint64_t> capacity_for(const HostBacking::Options& options) {
     const std::uint64_t smallest =
         options.pin == nullptr ? kSpanBytes : HostRegistration::kSmallestChunkBytes;
     if (!std::has_single_bit(options.chunk_bytes) || options.chunk_bytes < smallest) {
@@ -46,7 +40,7 @@ Result<std::uint64_t> capacity_for(const HostBacking::Options& options) noexcept
                      smallest);
     }
     const std::uint64_t wanted =
-        options.capacity_bytes == 0 ? memory_of_machine() : options.capacity_bytes;
+        options.capacity_bytes == 0 ? memory_limit_bytes(options.root) : options.capacity_bytes;
     if (wanted < options.chunk_bytes) {
         return Error(Errc::invalid_argument, 0,
                      "a heap of {} bytes is less than one chunk of {}: raise its capacity", wanted,
@@ -67,9 +61,7 @@ Result<std::unique_ptr<HostBacking>> HostBacking::create(const Options& options)
     FROSTLINE_TRY_VOID(backing->reserve_addresses());
     FROSTLINE_TRY_VOID(backing->place(options.numa_node));
     if (options.pin != nullptr) {
-        FROSTLINE_TRY(
-            backing->registration_,
-            HostRegistration::create({.context = options.pin, .chunk_bytes = options.chunk_bytes}));
+        FROSTLINE_TRY(backing->registration_, HostRegistration::create({.context = options.pin}));
     }
     return backing;
 } catch (const std::bad_alloc&) {
@@ -122,7 +114,7 @@ Result<void> HostBacking::back(std::uint64_t address, std::uint64_t chunks) noex
         return no_room(errno, memory.size());
     }
     if (registration_ == nullptr) return ok();
-    const Result<void> registered = registration_->add(memory);
+    const Result<void> registered = registration_->add_whole(memory);
     if (!registered) (void)give_to_system(memory);
     return registered;
 }
@@ -134,13 +126,17 @@ Result<void> HostBacking::unback(std::uint64_t address, std::uint64_t chunks) no
         const Result<void> removed = registration_->remove(memory);
         if (!removed) FROSTLINE_TRY_VOID(registration_->remove(memory));
     }
-    return give_to_system(memory);
+    const Result<void> given = give_to_system(memory);
+    if (!given && registration_ != nullptr) FROSTLINE_TRY_VOID(registration_->add_whole(memory));
+    return given;
 }
 
 Result<void> HostBacking::give_to_system(std::span<std::byte> memory) noexcept {
     if (calls_->madvise(memory.data(), memory.size(), MADV_DONTNEED) != 0) {
-        return system_error(errno, "the system does not take back {} bytes of a heap",
-                            memory.size());
+        return Error(Errc::busy, errno,
+                     "the system does not take back {} bytes of a heap, which uses them again "
+                     "(memory that mlock or mlockall locked stays until it is unlocked)",
+                     memory.size());
     }
     // Only so that whoever uses it all the same is stopped; it takes up nothing either way.
     (void)calls_->mprotect(memory.data(), memory.size(), PROT_NONE);

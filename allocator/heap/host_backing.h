@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace frostline {
 
@@ -21,15 +22,16 @@ namespace frostline {
 class HostBacking {
    public:
     struct Options {
-        std::uint64_t capacity_bytes = 0;  ///< 0: all memory of the machine
+        std::uint64_t capacity_bytes = 0;  ///< 0: all memory that the process may have
         /// A multiple of 64 KiB (2 MiB with `pin`) and a power of two.
         std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
         /// Where memory lies as long as there is room; kNoNode: near whoever touches it first.
         int numa_node = kNoNode;
-        /// Register each chunk with this GPU's driver while the heap has it; null: do not. One copy
-        /// by a GPU may not cross from one chunk into the next.
+        /// Register memory with this GPU's driver while the heap has it; null: do not. What the
+        /// heap asks for at once is one registration, which one copy of a GPU reaches.
         std::shared_ptr<const CudaContext> pin{};
         const SystemCalls* calls = &SystemCalls::real();  ///< outlives the backing
+        std::string root{};                               ///< as memory_limit_bytes() has it
     };
     struct Event {};  // nobody asks for one
     static constexpr bool kMakesWindows = false;
@@ -49,7 +51,9 @@ class HostBacking {
     std::uint64_t pinned_bytes() const noexcept {
         return registration_ == nullptr ? 0 : registration_->registered_bytes();
     }
-    /// Tells how far one copy of a GPU may reach; null without `pin`.
+    /// A copy of a GPU must not cross from one registration into the next.
+    bool keeps_runs() const noexcept { return registration_ != nullptr; }
+    /// Null without `pin`.
     const HostRegistration* registration() const noexcept { return registration_.get(); }
 
     Result<void> back(std::uint64_t address, std::uint64_t chunks) noexcept;

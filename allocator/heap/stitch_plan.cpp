@@ -102,7 +102,6 @@ std::optional<StitchPlan> plan_stitch(const HeapSpace& space, std::uint64_t size
         const std::uint64_t present = std::min<std::uint64_t>(choice->whole, offer.whole.size());
         for (std::uint64_t i = 0; i < present; ++i) use(offer.whole[i]);
         if (choice->prefix != nullptr) use(*choice->prefix);
-        plan.chunks = (plan.offset_bytes + size_bytes + chunk_bytes - 1) / chunk_bytes;
         return plan;
     } catch (const std::bad_alloc&) {
         return std::nullopt;  // then the heap grows instead

@@ -16,7 +16,6 @@ namespace frostline {
 struct StitchPlan {
     std::vector<HeapSpace::Piece> pieces;  ///< in the order of the window's addresses
     std::uint64_t offset_bytes = 0;        ///< where the window starts within its first chunk
-    std::uint64_t chunks = 0;              ///< how many chunks the window's mappings cover
 };
 
 /// A window of `size_bytes` from what is free for all and for `tag`, using up as few whole free

@@ -45,17 +45,25 @@ std::string shown_file(std::string_view name) {
 }
 
 Result<void> TextLines::expect_format(std::string_view format) {
-    const std::size_t end = rest_.find('\n');
-    std::string_view first = rest_.substr(0, end);
     line_ = 1;
-    if (!first.empty() && first.back() == '\r') first.remove_suffix(1);
+    if (rest_.empty()) return error("the file is empty; its first line has to be '{}'", format);
+    FROSTLINE_TRY(std::string_view first, cut_line());
     while (!first.empty() && is_space(first.back())) first.remove_suffix(1);
-    if (end == std::string_view::npos || first != format) {
-        return error("the first line is {}, not '{}'; is this another kind of file?", shown(first),
-                     format);
+    if (first == format) return ok();
+    return error("the first line is {}, not '{}'; is this another kind of file?", shown(first),
+                 format);
+}
+
+Result<std::string_view> TextLines::cut_line() {
+    const std::size_t end = rest_.find('\n');
+    if (end == std::string_view::npos) {
+        return error(
+            "the last line has no line end, so the file may be cut; add one if it is whole");
     }
+    std::string_view line = rest_.substr(0, end);
     rest_.remove_prefix(end + 1);
-    return ok();
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    return line;
 }
 
 Result<bool> TextLines::next() {
@@ -64,14 +72,7 @@ Result<bool> TextLines::next() {
     }
     while (!rest_.empty()) {
         ++line_;
-        const std::size_t end = rest_.find('\n');
-        if (end == std::string_view::npos) {
-            return error(
-                "the last line has no line end, so the file may be cut; add one if it is whole");
-        }
-        in_line_ = rest_.substr(0, end);
-        rest_.remove_prefix(end + 1);
-        if (!in_line_.empty() && in_line_.back() == '\r') in_line_.remove_suffix(1);
+        FROSTLINE_TRY(in_line_, cut_line());
         while (!in_line_.empty() && is_space(in_line_.front())) in_line_.remove_prefix(1);
         if (!in_line_.empty() && in_line_.front() != '#') return true;
     }

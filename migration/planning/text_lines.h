@@ -66,6 +66,7 @@ class TextLines {
     }
 
    private:
+    Result<std::string_view> cut_line();
     std::string_view take() noexcept;
     Error missing(const char* what) const;
 

@@ -135,6 +135,26 @@ TEST_F(DeviceHeapMemory, TrimmingGivesTheDeviceBackToOthers) {
     must_free(*heap, kept);
 }
 
+TEST_F(DeviceHeapMemory, MemoryThatIsKeptForLaterIsInTheBooks) {
+    const auto heap = make_heap(48 * kMiB);
+    const std::uint64_t before = free_bytes_of_device();
+    const auto expect_exact = [&](std::uint64_t cached) {
+        const HeapStatistics now = heap->statistics();
+        EXPECT_EQ(now.mapped, before - free_bytes_of_device());
+        EXPECT_GE(now.peak_mapped, now.mapped);
+        EXPECT_EQ(now.cached, cached);
+        EXPECT_EQ(now.live_block + now.cached + now.free + now.pending, now.mapped);
+    };
+    gpu_->plant_fault("cuMemMap", 3, CUDA_ERROR_UNKNOWN);
+    EXPECT_FALSE(heap->allocate(8 * kMiB, handle_).has_value());
+    expect_exact(8 * kMiB);
+    void* const block = must_allocate(*heap, 4 * kMiB, handle_);
+    expect_exact(4 * kMiB);
+    must_free(*heap, block);
+    EXPECT_EQ(heap->trim(true).value_or(0), 8 * kMiB);
+    expect_exact(0);
+}
+
 TEST_F(DeviceHeapMemory, WhatTheDriverDoesNotUnmapIsNotUsedAgainAndTheRestIs) {
     auto heap = make_heap(8 * kMiB);
     void* const lost = must_allocate(*heap, 2 * kMiB, handle_);

@@ -1,42 +1,27 @@
 // Proves that a heap of host memory keeps what lies in its blocks, takes no memory that it does not
-// have blocks in, lies where it was told to, is page-locked as far as it says, and meets the
-// system's limits with an error.
+// have blocks in, lies where it was told to, and meets the system's limits with an error.
 #include "allocator/host_heap.h"
-#include "tests/tiers/emulated_gpu.h"
+#include "tests/allocator/host_heap_fixture.h"
 #include "tests/tiers/faulty_system_calls.h"
 #include "tests/tiers/process_state.h"
-#include "tests/tiers/registered_memory.h"
+#include "tests/tiers/scratch_folder.h"
 #include "tiers/numa_placement.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
 namespace frostline {
 namespace {
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
-std::unique_ptr<HostHeap> make(const HostHeapOptions& options) {
-    auto made = make_host_heap(options);
-    if (!made) {
-        ADD_FAILURE() << made.error().message();
-        std::abort();
-    }
-    return *std::move(made);
-}
-
-std::byte* must_allocate(HostHeap& heap, std::uint64_t size_bytes, std::uint64_t alignment = 512) {
-    const auto block = heap.allocate(size_bytes, 0, alignment);
-    EXPECT_TRUE(block.has_value()) << block.error().message();
-    return static_cast<std::byte*>(block.value_or(nullptr));
-}
 
 // Asks the kernel, which says so instead of ending the program.
 bool readable(const void* address) {
@@ -138,6 +123,21 @@ TEST(HostHeap, AddressesTakeNoMemory) {
     EXPECT_EQ(heap->statistics().mapped, 4 * kMiB);
 }
 
+TEST(HostHeap, InAContainerItHasWhatTheContainerHas) {
+    const ScratchFolder folder;
+    const auto write = [&](const std::string& file, const std::string& text) {
+        const std::filesystem::path path = folder.path() + file;
+        std::filesystem::create_directories(path.parent_path());
+        std::ofstream(path) << text;
+    };
+    write("/proc/self/cgroup", "0::/job\n");
+    write("/proc/self/mountinfo", "29 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    write("/sys/fs/cgroup/job/memory.max", std::to_string(7 * kMiB) + "\n");
+    const auto backing = HostBacking::create({.root = folder.path()});
+    ASSERT_TRUE(backing.has_value()) << backing.error().message();
+    EXPECT_EQ((*backing)->capacity_bytes(), 6 * kMiB) << "in whole chunks";
+}
+
 TEST(HostHeap, WhatCannotBeDoneIsRefusedByName) {
     EXPECT_EQ(make_host_heap({.capacity_bytes = kMiB}).error().code(), Errc::invalid_argument);
     EXPECT_EQ(make_host_heap({.capacity_bytes = 8 * kMiB, .chunk_bytes = 3 * kMiB}).error().code(),
@@ -208,18 +208,42 @@ TEST(HostHeap, SystemCallsThatFailAreErrorsOrDoNoHarm) {
     std::memset(block, 1, 2 * kMiB);
     ASSERT_TRUE(heap->free(block).has_value());
     {
-        const FaultInjection fault({.call = Call::madvise});
+        const FaultInjection fault({.call = Call::madvise, .from_then_on = true});
         EXPECT_FALSE(heap->trim().has_value());
+        EXPECT_EQ(heap->trim().value_or(1), 0U) << "it was told already";
     }
     EXPECT_EQ(heap->statistics().mapped, 2 * kMiB) << "what was not taken back counts";
-    std::byte* const other = must_allocate(*heap, 2 * kMiB);
-    EXPECT_NE(other, block) << "and is not used again";
-    ASSERT_TRUE(heap->free(other).has_value());
+    EXPECT_EQ(must_allocate(*heap, 2 * kMiB), block) << "and is used again";
+    ASSERT_TRUE(heap->free(block).has_value());
     {
         const FaultInjection fault({.call = Call::mprotect});
         EXPECT_EQ(heap->trim().value_or(0), 2 * kMiB) << "it takes up nothing all the same";
     }
-    EXPECT_EQ(resident_bytes(other, 2 * kMiB), 0U);
+    EXPECT_EQ(resident_bytes(block, 2 * kMiB), 0U);
+    heap->check();
+}
+
+TEST(HostHeap, LockedMemoryStaysWithTheHeapAndTheRestGoes) {
+    const auto heap = make({.capacity_bytes = 64 * kMiB});
+    std::byte* const block = must_allocate(*heap, 16 * kMiB);
+    std::memset(block, 1, 16 * kMiB);
+    ASSERT_EQ(::mlock(block + 7 * kMiB, 4096), 0);
+    ASSERT_TRUE(heap->free(block).has_value());
+    const auto trimmed = heap->trim();
+    ASSERT_FALSE(trimmed.has_value());
+    EXPECT_NE(std::string(trimmed.error().message()).find("mlock"), std::string::npos)
+        << trimmed.error().message();
+    EXPECT_EQ(heap->statistics().mapped, 2 * kMiB);
+    EXPECT_EQ(heap->statistics().free, 2 * kMiB);
+    EXPECT_EQ(heap->trim().value_or(1), 0U) << "it was told already";
+    EXPECT_EQ(must_allocate(*heap, 2 * kMiB), block + 6 * kMiB);
+    std::byte* const other = must_allocate(*heap, 16 * kMiB);
+    std::memset(other, 2, 16 * kMiB);
+    ASSERT_TRUE(heap->free(other).has_value());
+    EXPECT_EQ(heap->trim().value_or(0), 16 * kMiB);
+    ASSERT_EQ(::munlock(block + 7 * kMiB, 4096), 0);
+    ASSERT_TRUE(heap->free(block + 6 * kMiB).has_value());
+    EXPECT_EQ(heap->trim().value_or(0), 2 * kMiB) << "a trim asks again";
     heap->check();
 }
 
@@ -255,77 +279,6 @@ TEST(HostHeap, AForkedChildHasTheContentAndMayNotUseTheHeap) {
     EXPECT_EQ(status, 0);
     EXPECT_EQ(block[0], std::byte{7});
     EXPECT_TRUE(heap->free(block).has_value());
-}
-
-class PinnedHostHeap : public testing::Test {
-   protected:
-    std::uint64_t registered(const std::byte* start, std::uint64_t size_bytes) const {
-        return registered_bytes(gpu_->driver(), {start, size_bytes});
-    }
-    EmulatedGpu gpu_{"memory=16MiB"};
-};
-
-TEST_F(PinnedHostHeap, ChunksAreRegisteredAsLongAsTheHeapHasThem) {
-    const auto heap = make({.capacity_bytes = 32 * kMiB, .pin = gpu_->context()});
-    EXPECT_EQ(heap->statistics().pinned, 0U);
-    std::byte* const block = must_allocate(*heap, 5 * kMiB);
-    EXPECT_EQ(registered(block, 5 * kMiB), 5 * kMiB);
-    EXPECT_EQ(heap->statistics().pinned, 6 * kMiB);
-    EXPECT_EQ(heap->statistics().mapped, 6 * kMiB);
-    std::memset(block, 1, 5 * kMiB);
-    EXPECT_EQ(heap->backing().registration()->piece_from(block).size_bytes, 2 * kMiB);
-    ASSERT_TRUE(heap->free(block).has_value());
-    ASSERT_TRUE(heap->trim().has_value());
-    EXPECT_EQ(heap->statistics().pinned, 0U);
-    EXPECT_EQ(registered(block, 5 * kMiB), 0U);
-    EXPECT_EQ(resident_bytes(block, 4 * kMiB), 0U);
-    EXPECT_NE(must_allocate(*heap, 100), nullptr);  // is left to the heap's end
-}
-
-TEST_F(PinnedHostHeap, AForkedChildEndsItWithoutTheDriver) {
-    auto heap = make({.capacity_bytes = 32 * kMiB, .pin = gpu_->context()});
-    std::byte* const block = must_allocate(*heap, 2 * kMiB);
-    std::memset(block, 7, 2 * kMiB);
-    const pid_t child = ::fork();
-    if (child == 0) {
-        const bool right = block[2 * kMiB - 1] == std::byte{7};
-        heap.reset();
-        ::_exit(right ? 0 : 1);
-    }
-    int status = -1;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
-    EXPECT_EQ(registered(block, 2 * kMiB), 2 * kMiB);
-}
-
-TEST_F(PinnedHostHeap, WhatTheDriverRefusesIsAnErrorAndTheHeapWorksOn) {
-    const auto heap = make({.capacity_bytes = 32 * kMiB, .pin = gpu_->context()});
-    // The second chunk, at the first try and at the one that follows when all else is given up.
-    for (const unsigned nth : {2U, 4U}) {
-        gpu_->plant_fault("cuMemHostRegister", nth, CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    const auto refused = heap->allocate(5 * kMiB);
-    ASSERT_FALSE(refused.has_value());
-    EXPECT_EQ(refused.error().code(), Errc::no_space);
-    EXPECT_NE(std::string(refused.error().message()).find("cuMemHostRegister"), std::string::npos)
-        << refused.error().message();
-    EXPECT_EQ(heap->statistics().pinned, 0U);
-    std::byte* const block = must_allocate(*heap, 2 * kMiB);
-    std::memset(block, 1, 2 * kMiB);
-    ASSERT_TRUE(heap->free(block).has_value());
-    for (const unsigned nth : {1U, 2U}) {
-        gpu_->plant_fault("cuMemHostUnregister", nth, CUDA_ERROR_UNKNOWN);
-    }
-    EXPECT_FALSE(heap->trim().has_value());
-    EXPECT_EQ(heap->statistics().pinned, 2 * kMiB) << "it is locked still, and counts";
-    EXPECT_EQ(heap->statistics().mapped, 2 * kMiB);
-    EXPECT_NE(must_allocate(*heap, 2 * kMiB), block);
-    EXPECT_EQ(make_host_heap({.capacity_bytes = 32 * kMiB,
-                              .chunk_bytes = std::uint64_t{64} << 10,
-                              .pin = gpu_->context()})
-                  .error()
-                  .code(),
-              Errc::invalid_argument);
 }
 
 }  // namespace

@@ -65,6 +65,23 @@ TEST_F(HostMemoryTest, RegistrationsThatShareAPageOverlap) {
     ASSERT_CUDA_OK(cuMemHostUnregister(host_ + 100));
 }
 
+TEST_F(HostMemoryTest, ACopyDoesNotCrossFromOneRegistrationIntoTheNext) {
+    ASSERT_CUDA_OK(cuMemHostRegister(host_, kBytes / 2, 0));
+    ASSERT_CUDA_OK(cuMemHostRegister(host_ + kBytes / 2, kBytes / 2, 0));
+    const CUdeviceptr memory = allocate(kBytes);
+    const CUstream s = stream();
+    EXPECT_EQ(cuMemcpyHtoDAsync(memory, host_ + kPage, kBytes / 2, s), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuMemcpyDtoH(host_, memory, kBytes), CUDA_ERROR_INVALID_VALUE);
+    expect_misuse({"copy-across-registrations", "copy-across-registrations"});
+    ASSERT_CUDA_OK(cuMemcpyHtoDAsync(memory, host_, kBytes / 2, s));
+    ASSERT_CUDA_OK(cuMemcpyHtoDAsync(memory, host_ + kBytes / 2, kBytes / 2, s));
+    ASSERT_CUDA_OK(cuStreamSynchronize(s));
+    ASSERT_CUDA_OK(cuMemHostUnregister(host_));
+    ASSERT_CUDA_OK(cuMemHostUnregister(host_ + kBytes / 2));
+    ASSERT_CUDA_OK(cuStreamDestroy(s));
+    ASSERT_CUDA_OK(cuMemFree(memory));
+}
+
 TEST_F(HostMemoryTest, ReadOnlyRegistrationsAreNotWritten) {
     ASSERT_CUDA_OK(cuMemHostRegister(host_, kBytes, CU_MEMHOSTREGISTER_READ_ONLY));
     const CUdeviceptr memory = allocate(kBytes);

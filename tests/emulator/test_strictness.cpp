@@ -131,6 +131,12 @@ class StrictnessTest : public KernelTest {
         EXPECT_EQ(cuMemHostRegister(memory.data(), memory.size(), 0),
                   CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     }
+    void copy_across_registrations() {
+        alignas(4096) static std::array<char, 8192> memory;
+        ASSERT_CUDA_OK(cuMemHostRegister(memory.data(), 4096, 0));
+        ASSERT_CUDA_OK(cuMemHostRegister(memory.data() + 4096, 4096, 0));
+        EXPECT_EQ(cuMemcpyHtoD(ints(2048), memory.data(), memory.size()), CUDA_ERROR_INVALID_VALUE);
+    }
     void copy_out_of_range() {
         const std::array<char, 8192> source{};
         EXPECT_EQ(cuMemcpyHtoD(ints(1), source.data(), source.size()), CUDA_ERROR_INVALID_VALUE);
@@ -202,6 +208,7 @@ const std::map<std::string, void (StrictnessTest::*)()> kProvoked{
     {"bad-offset", &StrictnessTest::bad_offset},
     {"bad-size", &StrictnessTest::bad_size},
     {"bad-value", &StrictnessTest::bad_value},
+    {"copy-across-registrations", &StrictnessTest::copy_across_registrations},
     {"copy-out-of-range", &StrictnessTest::copy_out_of_range},
     {"destroyed-handle", &StrictnessTest::destroyed_handle},
     {"double-free", &StrictnessTest::double_free},

@@ -85,6 +85,19 @@ TEST_F(HostRegistrationTest, MemoryIsRegisteredInChunks) {
     EXPECT_TRUE(registered().empty());
 }
 
+TEST_F(HostRegistrationTest, WhatShallBeOnePieceIsOneOrNone) {
+    const auto pins = registration(2 * kMiB);
+    ASSERT_TRUE(pins->add_whole(memory_.first(12 * kMiB)).has_value());
+    EXPECT_EQ(registered().size(), 1U);
+    EXPECT_EQ(pins->piece_from(memory_.data()).size_bytes, 12 * kMiB);
+    gpu_->plant_fault("cuMemHostRegister", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_FALSE(pins->add_whole(memory_.subspan(12 * kMiB, 8 * kMiB)).has_value());
+    EXPECT_EQ(registered().size(), 1U) << "halves would not do";
+    EXPECT_EQ(pins->registered_bytes(), 12 * kMiB);
+    ASSERT_TRUE(pins->remove(memory_.first(12 * kMiB)).has_value());
+    EXPECT_TRUE(registered().empty());
+}
+
 TEST_F(HostRegistrationTest, ItsEndUnregistersWhatIsLeft) {
     auto pins = registration(2 * kMiB);
     ASSERT_TRUE(pins->add(memory_.first(5 * kMiB)).has_value());

@@ -43,6 +43,11 @@ bool covered(std::uintptr_t address, std::size_t bytes) {
     return true;
 }
 
+/// Registrations are separate allocations to the driver, even where one ends as the next begins.
+bool crosses_registrations(const Region& region, std::uintptr_t end) {
+    return region.kind == RegionKind::registered && end > region.end();
+}
+
 CUresult examine(const Call& call, const CopySide& side, std::size_t bytes, Place& place) {
     if (side.address + bytes < side.address) return out_of_range(call, side.address, bytes);
     AddressSpace& memory = driver().memory;
@@ -65,6 +70,12 @@ CUresult examine(const Call& call, const CopySide& side, std::size_t bytes, Plac
         }
         place.pageable = true;
         return CUDA_SUCCESS;
+    }
+    if (crosses_registrations(*region, side.address + bytes)) {
+        return refuse("copy-across-registrations",
+                      fmt::format("{}: {} bytes from {:#x} reach beyond the registration, which "
+                                  "ends at {:#x}",
+                                  call.function, bytes, side.address, region->end()));
     }
     place.on_host = region->on_host();
     place.is_managed_region = true;

@@ -20,6 +20,8 @@ constexpr auto kKinds = std::to_array<MisuseKind>({
     {"bad-offset", "A mapping began elsewhere than at the start of its handle."},
     {"bad-size", "A size or an address is zero, too large or not a multiple of the granularity."},
     {"bad-value", "An argument that the function does not allow."},
+    {"copy-across-registrations",
+     "A copy reaches from one registration of host memory into the next."},
     {"copy-out-of-range", "A copy or fill reaches beyond the memory that it begins in."},
     {"destroyed-handle", "A handle was used after it had been destroyed."},
     {"double-free", "An allocation was freed twice."},

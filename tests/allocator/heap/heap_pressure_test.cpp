@@ -236,6 +236,66 @@ TEST_F(HeapPressure, MemoryThatTheBackingKeepsIsNotUsedAgainAndTheHeapGoesOn) {
     }
 }
 
+TEST_F(HeapPressure, WhatTheBackingRefusesToTakeStaysUsableAndTheRestIsGiven) {
+    for (unsigned nth = 1; nth < 4; ++nth) {
+        make();
+        std::array<void*, 3> runs{};
+        std::array<void*, 3> between{};
+        for (std::size_t i = 0; i < runs.size(); ++i) {
+            runs[i] = get(kChunk);
+            between[i] = get(kChunk);
+        }
+        for (void* const run : runs) put(run);
+        memory_->refuse(BackingCall::unback, nth, Errc::busy);
+        EXPECT_FALSE(heap_->trim());
+        EXPECT_EQ(heap_->statistics().mapped, 4 * kChunk);
+        EXPECT_EQ(heap_->statistics().free, kChunk);
+        EXPECT_EQ(*heap_->trim(), kChunk) << "a trim asks again";
+        for (void* const block : between) put(block);
+        EXPECT_EQ(*heap_->trim(), 3 * kChunk);
+        end();
+    }
+}
+
+TEST_F(HeapPressure, ATrimWaitsForNoWindowToGiveWhatTheWindowDoesNotShow) {
+    std::array<void*, 4> blocks{};
+    for (void*& block : blocks) block = get(kChunk, 1);
+    put(blocks[0]);
+    put(blocks[2]);
+    void* const window = get(2 * kChunk, 1);
+    ASSERT_EQ(heap_->statistics().windows, 2 * kChunk);
+    queue(1);
+    put(window);
+    put(get(8 * kChunk, 2));
+    EXPECT_EQ(*heap_->trim(), 8 * kChunk);
+    finish(1);
+    EXPECT_EQ(*heap_->trim(), 2 * kChunk);
+    put(blocks[1]);
+    put(blocks[3]);
+}
+
+TEST_F(HeapPressure, ATrimKeepsTheChunksThatAWindowMayStillShow) {
+    make({kChunk, 64, 16, 64, 4});
+    std::array<void*, 4> blocks{};
+    for (void*& block : blocks) block = get(kChunk, 1);
+    put(blocks[0]);
+    put(blocks[2]);
+    void* const window = get(2 * kChunk, 1);
+    queue(1);
+    put(window);
+    // Its pieces are another stream's, which waits for this one, and then everybody's.
+    void* const borrowed = get(kChunk, 2);
+    finish(1);
+    put(borrowed);
+    finish(2);
+    memory_->refuse(BackingCall::passed, 1);  // so that the window is not known to be done
+    ASSERT_TRUE(heap_->trim());
+    EXPECT_EQ(memory_->misuse(), "");
+    ASSERT_TRUE(heap_->trim(true));
+    EXPECT_EQ(heap_->statistics().mapped, 2 * kChunk);
+    EXPECT_EQ(heap_->statistics().windows, 0U);
+}
+
 TEST_F(HeapPressure, WhicheverAllocationOfItsOwnFailsNothingIsLost) {
     bool struck = true;
     for (std::uint64_t nth = 1; struck && nth < 2000; ++nth) {
