@@ -49,6 +49,8 @@ class G10Planner {
     std::optional<Candidate> best(const Period& period) const;
     std::optional<Candidate> try_tier(const Period& period, std::size_t tier) const;
     void commit(const Candidate& candidate);
+    void reset_bandwidth();
+    void order_fetches(std::vector<G10Trip>& trips);
     std::size_t slot(std::uint64_t kernel) const { return kernel % kernels_; }
     double left(const MachineLink& link, std::size_t slot) const;
     double take(const MachineLink& link, std::size_t slot, double bytes);
@@ -174,6 +176,32 @@ void G10Planner::commit(const Candidate& candidate) {
     }
 }
 
+void G10Planner::reset_bandwidth() {
+    bandwidth_left_.clear();
+    for (const MachineResource& resource : machine_.resources) {
+        auto& left = bandwidth_left_.emplace_back();
+        for (const double seconds : seconds_) left.push_back(seconds * resource.bytes_per_second);
+    }
+}
+
+// The trips were chosen in another order than that of their returns, and so have taken what was
+// left between others' transfers. A link carries one copy after another: the latest time at which
+// each can begin is found from the last return backwards.
+void G10Planner::order_fetches(std::vector<G10Trip>& trips) {
+    reset_bandwidth();
+    std::stable_sort(trips.begin(), trips.end(),
+                     [](const G10Trip& a, const G10Trip& b) { return a.back_by > b.back_by; });
+    for (G10Trip& trip : trips) {
+        const MachineLink& link = *in(index_of(trip.tier));
+        const std::uint64_t earliest = trip.leaves_after + std::uint64_t{1};
+        double rest = load_bytes(link, static_cast<double>(uses_.size_bytes(trip.tensor)));
+        trip.fetched_from = trip.back_by;
+        while (rest > 0 && trip.fetched_from > earliest) {
+            rest -= take(link, slot(--trip.fetched_from), rest);
+        }
+    }
+}
+
 // A score only falls as others take bandwidth and pressure, or nearly so: the one that is best when
 // it is looked at again is taken.
 std::vector<G10Trip> G10Planner::plan() {
@@ -195,6 +223,7 @@ std::vector<G10Trip> G10Planner::plan() {
         commit(*candidate);
         trips.push_back(candidate->trip);
     }
+    order_fetches(trips);
     std::stable_sort(trips.begin(), trips.end(), [](const G10Trip& a, const G10Trip& b) {
         return a.leaves_after < b.leaves_after;
     });
