@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <queue>
+#include <tuple>
 
 namespace frostline {
 namespace {
@@ -21,7 +22,7 @@ struct Candidate {
     G10Trip trip;
     std::uint64_t gone_from = 0;  ///< the first kernel that finds its room free
     double relief = 0;            ///< byte-seconds of memory pressure
-    double score = 0;             ///< relief by second of a link's time
+    double score = 0;             ///< relief by byte of what links could carry
 };
 
 class G10Planner {
@@ -137,13 +138,11 @@ std::optional<Candidate> G10Planner::try_tier(const Period& period, std::size_t 
     for (std::uint64_t k = period.after + 1; k < period.until; ++k) {
         if (room_[tier][slot(k)] < bytes) return std::nullopt;
     }
-    const double cost = load_bytes(*leave, bytes) / machine_.bytes_per_second(*leave) +
-                        load_bytes(*fetch, bytes) / machine_.bytes_per_second(*fetch);
     return Candidate{{period.tensor, static_cast<TierId>(tier),
                       static_cast<KernelIndex>(period.after), to, period.until},
                      from,
                      relief,
-                     relief / cost};
+                     relief / (load_bytes(*leave, bytes) + load_bytes(*fetch, bytes))};
 }
 
 std::optional<Candidate> G10Planner::best(const Period& period) const {
@@ -206,18 +205,23 @@ void G10Planner::order_fetches(std::vector<G10Trip>& trips) {
 // it is looked at again is taken.
 std::vector<G10Trip> G10Planner::plan() {
     const std::vector<Period> periods = this->periods();
-    std::priority_queue<std::pair<double, std::size_t>> queue;
+    // Of two that are as good the longer one, which leaves more choice of tiers and of times.
+    using Rank = std::tuple<double, std::uint64_t, std::size_t>;
+    std::priority_queue<Rank> queue;
+    const auto enqueue = [&](std::size_t i, double score) {
+        queue.emplace(score, periods[i].until - periods[i].after, i);
+    };
     for (std::size_t i = 0; i < periods.size(); ++i) {
-        if (const auto candidate = best(periods[i])) queue.emplace(candidate->score, i);
+        if (const auto candidate = best(periods[i])) enqueue(i, candidate->score);
     }
     std::vector<G10Trip> trips;
     while (!queue.empty()) {
-        const std::size_t i = queue.top().second;
+        const std::size_t i = std::get<2>(queue.top());
         queue.pop();
         const auto candidate = best(periods[i]);
         if (!candidate) continue;
-        if (!queue.empty() && candidate->score < queue.top().first) {
-            queue.emplace(candidate->score, i);
+        if (!queue.empty() && candidate->score < std::get<double>(queue.top())) {
+            enqueue(i, candidate->score);
             continue;
         }
         commit(*candidate);

@@ -14,6 +14,8 @@ namespace {
 template <class Call>
 std::uint64_t for_each_ahead(const FutureUses& uses, const PolicyView& view, Call&& call) {
     std::uint64_t ahead_bytes = 0;
+    const std::uint64_t window_bytes = std::min(
+        view.prefetch_bytes, view.tiers[0].capacity_bytes / LruPrefetchPolicy::kWindowDivisor);
     const std::uint64_t now = view.step->kernel;
     for (std::uint64_t kernel = now + 1; kernel < now + uses.kernels(); ++kernel) {
         for (const TensorIndex tensor :
@@ -21,7 +23,7 @@ std::uint64_t for_each_ahead(const FutureUses& uses, const PolicyView& view, Cal
             const TensorRecord* const record = view.step->records[tensor];
             if (record == nullptr) continue;
             ahead_bytes += record->size_bytes;
-            if (ahead_bytes > view.prefetch_bytes || !call(*record)) return kernel;
+            if (ahead_bytes > window_bytes || !call(*record)) return kernel;
         }
     }
     return now + uses.kernels();

@@ -15,6 +15,9 @@ class LruPrefetchPolicy final : public Policy {
    public:
     /// The part of tier 0 that eviction tries to keep free: 1 / kHeadroomDivisor.
     static constexpr std::uint64_t kHeadroomDivisor = 8;
+    /// The window is at most 1 / kWindowDivisor of tier 0. Were all of it kept for what comes next,
+    /// nothing could leave before somebody waits.
+    static constexpr std::uint64_t kWindowDivisor = 2;
 
     explicit LruPrefetchPolicy(std::shared_ptr<const FutureUses> uses) : uses_(std::move(uses)) {}
 
