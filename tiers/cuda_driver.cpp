@@ -58,7 +58,8 @@ Result<CudaDriver> CudaDriver::load(const std::string& library) {
     if (handle == nullptr) {
         return Error(Errc::not_found, 0,
                      "no CUDA driver: {}: install one, or name another library in "
-                     "FROSTLINE_CUDA_DRIVER, such as the emulated driver",
+                     "FROSTLINE_CUDA_DRIVER, such as the emulated driver, which is installed as "
+                     "lib/frostline/libfrostline_emulator.so",
                      dlerror());
     }
     CudaDriver driver;

@@ -121,6 +121,7 @@ class Heap {
     bool trace_complete() const noexcept { return trace_.complete(); }
 
     const HeapOptions& options() const noexcept { return options_; }
+    std::uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
     Backing& backing() noexcept { return *backing_; }
 
     /// Ends the program where a rule of the heap is broken. For tests; nobody else uses the heap.

@@ -48,9 +48,8 @@ Error Heap<Backing>::no_room(const Request& request) const noexcept {
         large_->free_bytes() + small_->free_bytes() + spans_->free_bytes() - of_streams;
     return Error(Errc::no_space, 0,
                  "{}: no room for {} bytes: {:.2f} of {:.2f} MiB are mapped, of which {:.2f} are "
-                 "free but in no piece that is large enough, {:.2f} belong to streams that take no "
-                 "event, {:.2f} "
-                 "wait for other streams; {}",
+                 "free in pieces that are too small, {:.2f} belong to streams that take no event, "
+                 "{:.2f} wait for other streams, and the rest is in use; {}",
                  options_.name, request.size_bytes, mib(backed_bytes()), mib(capacity_bytes_),
                  mib(free), mib(of_streams), mib(pending_bytes_), advice().message());
 }
@@ -61,7 +60,7 @@ Error Heap<Backing>::advice() const noexcept {
     if (const StreamTag lost = ledger_.any_lost(); lost != kNoStream)
         return ledger_.destroyed(lost);
     if (refused_.has_value()) return *refused_;
-    return Error(Errc::no_space, 0, "free tensors, or raise the budget");
+    return Error(Errc::no_space, 0, "free some, or raise the capacity (PyTorch's: the budget)");
 }
 
 // Names of places are looked up behind the locks under which the misuse was explained.

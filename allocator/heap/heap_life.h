@@ -221,6 +221,10 @@ HeapStatistics Heap<Backing>::statistics() const noexcept {
     statistics.cached = sum.cached_bytes;
     statistics.free = large_->free_bytes() + small_->free_bytes() + spans_->free_bytes();
     statistics.pending = pending_bytes_;
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        const auto tag = static_cast<StreamTag>(i);
+        if (ledger_.is_lost(tag)) statistics.lost += free_bytes_of(tag);
+    }
     if constexpr (KeepsSpares<Backing>) statistics.cached += backing_->spare_bytes();
     statistics.mapped = mapped_bytes();
     statistics.peak_mapped = peak_mapped_bytes_;

@@ -19,6 +19,7 @@ struct HeapStatistics {
     std::uint64_t peak_live = 0;  ///< exact for one thread, and else to 1/1024 of capacity each
     std::uint64_t cached = 0;     ///< kept by threads, or by the backing for its next chunk
     std::uint64_t free = 0;       ///< free and mapped
+    std::uint64_t lost = 0;       ///< of that, what streams took along that were found destroyed
     std::uint64_t pending = 0;    ///< freed, and other streams are not known to be done
     std::uint64_t mapped = 0;     ///< memory that the backing took from its medium
     std::uint64_t peak_mapped = 0;

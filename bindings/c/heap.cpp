@@ -88,6 +88,47 @@ Result<frostline::StreamHandle> stream_for(const Heap& heap, void* stream) noexc
                  heap.options().name);
 }
 
+// Once in the library: what it calls is inlined into one caller only.
+[[gnu::noinline]] frostline_status allocate(frostline_heap* name, size_t size_bytes,
+                                            size_t alignment_bytes, void* stream,
+                                            void** block) noexcept {
+    return in_heap(name, [&](auto& open) -> Result<void> {
+        if (block == nullptr) return frostline::null_argument("block");
+        *block = nullptr;
+        FROSTLINE_TRY(const auto handle, stream_for(open, stream));
+        FROSTLINE_TRY(*block,
+                      open.allocate(size_bytes, handle, std::max<size_t>(alignment_bytes, 1)));
+        if (*block != nullptr) frostline::count_birth(*name);
+        return frostline::ok();
+    });
+}
+
+// The program makes room: within no call of the heap, because it may free blocks there, and because
+// whoever closes the heap waits for calls. A last attempt is made whatever it says, so that the
+// thread's last error is of this request.
+[[gnu::noinline]] frostline_status allocate_or_ask(frostline_heap* name, size_t size_bytes,
+                                                   size_t alignment_bytes, void* stream,
+                                                   void** block) noexcept {
+    constexpr int kMostTries = 1 << 16;  // a handler may say that it made room, and make none
+    static thread_local bool asking = false;
+    frostline_status status = allocate(name, size_bytes, alignment_bytes, stream, block);
+    const auto handler = name->pressure.load(std::memory_order_acquire);
+    if (status != FROSTLINE_NO_SPACE || handler == nullptr || asking) return status;
+    bool made = false;  // or could be, for a block of that size
+    (void)in_heap(name, [&](auto& open) {
+        made = size_bytes <= open.capacity_bytes();
+        return frostline::ok();
+    });
+    asking = true;
+    for (int tries = 0; made && status == FROSTLINE_NO_SPACE && tries < kMostTries; ++tries) {
+        void* const context = name->pressure_context.load(std::memory_order_relaxed);
+        made = handler(context, size_bytes) > 0;
+        status = allocate(name, size_bytes, alignment_bytes, stream, block);
+    }
+    asking = false;
+    return status;
+}
+
 }  // namespace
 
 frostline_status frostline_heap_open(const char* const* options, frostline_heap** heap) {
@@ -108,13 +149,17 @@ frostline_status frostline_heap_open(const char* const* options, frostline_heap*
 
 frostline_status frostline_heap_alloc(frostline_heap* heap, size_t size_bytes,
                                       size_t alignment_bytes, void* stream, void** block) {
-    return in_heap(heap, [&](auto& open) -> Result<void> {
-        if (block == nullptr) return frostline::null_argument("block");
-        *block = nullptr;
-        FROSTLINE_TRY(const auto handle, stream_for(open, stream));
-        FROSTLINE_TRY(*block,
-                      open.allocate(size_bytes, handle, std::max<size_t>(alignment_bytes, 1)));
-        if (*block != nullptr) frostline::count_birth(*heap);
+    if (heap != nullptr && heap->pressure.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+        return allocate_or_ask(heap, size_bytes, alignment_bytes, stream, block);
+    return allocate(heap, size_bytes, alignment_bytes, stream, block);
+}
+
+frostline_status frostline_heap_on_pressure(frostline_heap* heap,
+                                            frostline_heap_pressure_handler handler,
+                                            void* context) {
+    return look_into(heap, [&](auto&) -> Result<void> {
+        heap->pressure_context.store(context, std::memory_order_relaxed);
+        heap->pressure.store(handler, std::memory_order_release);
         return frostline::ok();
     });
 }
@@ -185,7 +230,8 @@ frostline_status frostline_heap_get_stats(frostline_heap* heap, frostline_heap_s
                                                         .pinned_bytes = now.pinned,
                                                         .metadata_bytes = now.metadata,
                                                         .allocations = now.births,
-                                                        .misuses = now.misuses},
+                                                        .misuses = now.misuses,
+                                                        .lost_bytes = now.lost},
                                    stats);
     });
 }

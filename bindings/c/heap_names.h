@@ -5,6 +5,7 @@
 #include "allocator/heap/cache_lock.h"
 #include "bindings/fork_watch.h"
 #include "bindings/heaps/open_heap.h"
+#include "frostline/heap.h"
 
 #include <atomic>
 #include <cstdint>
@@ -20,6 +21,7 @@ struct frostline_heap {
         closed,  ///< `heap` is gone
     };
     std::unique_ptr<frostline::OpenHeap> heap;
+    std::atomic<frostline_heap_pressure_handler> pressure{nullptr};
     std::atomic<State> state{State::open};
     std::atomic<std::uint64_t> left_blocks{0};  ///< that live in a heap that was left; any call
 
@@ -27,6 +29,8 @@ struct frostline_heap {
     std::atomic<bool> wanted{false};
     std::atomic<std::uint32_t> unnoted_calls{0};  ///< calls that no thread's note tells; any call
     const bool barriers = frostline::has_process_barrier();
+
+    std::atomic<void*> pressure_context{nullptr};  ///< this and `pressure`: any call
 
     frostline::ForkWatch process;
     bool tells_leaks = true;

@@ -39,7 +39,7 @@ class ExportedSymbols : public testing::Test {
     }
 };
 
-constexpr std::array<std::string_view, 38> kFunctions{"frostline_adopt",
+constexpr std::array<std::string_view, 39> kFunctions{"frostline_adopt",
                                                       "frostline_allocate",
                                                       "frostline_close",
                                                       "frostline_drop",
@@ -54,6 +54,7 @@ constexpr std::array<std::string_view, 38> kFunctions{"frostline_adopt",
                                                       "frostline_heap_free",
                                                       "frostline_heap_free_sized",
                                                       "frostline_heap_get_stats",
+                                                      "frostline_heap_on_pressure",
                                                       "frostline_heap_open",
                                                       "frostline_heap_owns",
                                                       "frostline_heap_record_stream",

@@ -12,6 +12,11 @@ int use_every_heap_function(void);
         if (!(condition)) return __LINE__; \
     } while (0)
 
+static size_t make_no_room(void* context, size_t size_bytes) {
+    *(size_t*)context = size_bytes;
+    return 0;
+}
+
 int use_every_heap_function(void) {
     const char* const options[] = {"kind=host", "name=host heap of C", "capacity=64MiB", NULL};
     frostline_heap* heap = NULL;
@@ -44,6 +49,7 @@ int use_every_heap_function(void) {
     MUST(frostline_heap_free(heap, block) == FROSTLINE_OK);
     size = 0;
     MUST(frostline_heap_trim(heap, 1, &size) == FROSTLINE_OK && size > 0);
+    MUST(frostline_heap_on_pressure(heap, make_no_room, &size) == FROSTLINE_OK);
     MUST(frostline_heap_begin_step(heap) == FROSTLINE_OK);
     MUST(frostline_heap_write_trace(heap, "/dev/null") == FROSTLINE_UNSUPPORTED);
     MUST(strstr(frostline_last_error(), "trace=1") != NULL);

@@ -164,7 +164,7 @@ TEST_F(CHeap, RefusesRequestsThatCannotBeMet) {
     }
     void* const most = allocate(12 * kMi);
     refused(frostline_heap_alloc(heap_, 12 * kMi, 0, nullptr, &block), FROSTLINE_NO_SPACE,
-            "free tensors");
+            "free some");
     EXPECT_EQ(frostline_heap_free(heap_, most), FROSTLINE_OK);
     EXPECT_EQ(stats().live_blocks, 0U);
 }

@@ -52,6 +52,23 @@ TEST(CppHostMemory, SaysWhyItCannotBeOpened) {
     EXPECT_THROW((void)memory->statistics(), std::bad_variant_access);
 }
 
+TEST(CppHostMemory, AValueThatIsNotThereSaysWhy) {
+    HostMemory memory = open();
+    auto block = memory.allocate(65 * kMi);
+    try {
+        (void)*block;
+        FAIL() << "there is a value";
+    } catch (const std::exception& thrown) {
+        EXPECT_STREQ(thrown.what(), block.failure().message());
+    }
+    EXPECT_THROW((void)*memory.allocate(65 * kMi), NoValue);
+    EXPECT_THROW((void)*std::as_const(block), NoValue);
+    EXPECT_THROW((void)memory.allocate(kMi, 3).operator->(), NoValue);
+    block = memory.allocate(kMi);
+    EXPECT_THROW((void)block.failure(), std::bad_variant_access);
+    EXPECT_TRUE(memory.free(*block));
+}
+
 TEST(CppHostMemory, HandsOutAndTakesBack) {
     HostMemory memory = open();
     const auto block = memory.allocate(3 * kMi, 4096);
@@ -120,7 +137,8 @@ TEST(CppHostMemory, WritesATraceOfBirthsAndDeaths) {
 
 TEST(CppHostMemoryDeathTest, SaysAtTheEndWhatStillLives) {
     EXPECT_EXIT(end_with_a_leak(true), testing::ExitedWithCode(7),
-                "leaky: allocation 1 .*12345 bytes.*\n.*leaky: 1 allocations");
+                "frostline: leaky: allocation 1 .*12345 bytes.*\nfrostline: leaky: 1 allocations.*"
+                "opened with debug");
     EXPECT_EXIT(end_with_a_leak(false), testing::ExitedWithCode(7), "^$");
 }
 

@@ -19,7 +19,7 @@ ROOT = HERE.parents[1]
 BUILD = os.environ["FROSTLINE_BUILD_DIR"]
 CC, CXX = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
 # The room is 1,664 bytes where this was written, and less with PyTorch loaded.
-MOST_TLS_BYTES = 576
+MOST_TLS_BYTES = 599  # docs/linking.md has the figure
 HOG_TLS_BYTES = 128
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -136,8 +136,8 @@ class ConsumerTest(unittest.TestCase):
         commands = [command.replace("/opt/frostline", str(self.prefix))
                     for command in COMMAND.findall(FENCE.sub("", text))]
         self.assertEqual([command.split()[0].split("=")[0] for command in commands],
-                         ["cmake", "cmake", "FROSTLINE_CUDA_DRIVER", "export", "cc"])
-        _install, build, run_emulated, path, compile_c = commands
+                         ["cmake"] * 4 + ["FROSTLINE_CUDA_DRIVER", "export", "cc"])
+        *_install, build, run_emulated, path, compile_c = commands
         for code in examples["cpp"]:
             folder = self.folder()
             (folder / "example.cpp").write_text(code)

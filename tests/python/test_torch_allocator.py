@@ -209,6 +209,14 @@ def train():
 
 plain = train()
 kept = torch.ones(1000)
+for budget, words in ((0, "'0' is no room"), ("0GiB", "'0GiB' is no room"), ("1KiB", "one chunk"),
+                      ("lots", "'lots'")):
+    try:
+        frostline.torch.enable_cpu(budget)
+    except frostline.InvalidArgument as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(budget)
 frostline.torch.enable_cpu("256MiB")
 del kept  # of PyTorch's own allocator
 assert train() == plain

@@ -67,6 +67,19 @@ FROSTLINE_EXPORT frostline_status frostline_heap_alloc(frostline_heap* heap, siz
                                                        size_t alignment_bytes, void* stream,
                                                        void** block);
 
+/* Makes room for a request, as far as it can, and returns how many bytes it made free, 0 for none.
+ * Called by the thread that asks for memory, and by several at once if they do; it may call the
+ * heap, and free blocks of it above all. What it allocates itself is served from what there is, or
+ * refused. It must not throw. */
+typedef size_t (*frostline_heap_pressure_handler)(void* context, size_t size_bytes);
+
+/* Whom frostline_heap_alloc() asks before it says NO_SPACE, when all that is kept for reuse has
+ * been given up; again and again, until the request is served or it made no room. Not asked for
+ * more than the whole capacity. NULL: nobody, as at first. `context` is passed on; both must be
+ * good until the heap is closed. Not while another thread is in frostline_heap_alloc(). */
+FROSTLINE_EXPORT frostline_status frostline_heap_on_pressure(
+    frostline_heap* heap, frostline_heap_pressure_handler handler, void* context);
+
 /* Takes a block back. Work on its stream, and on those that were recorded for it, may still be
  * queued: the memory is used again only in that order. NULL is accepted. */
 FROSTLINE_EXPORT frostline_status frostline_heap_free(frostline_heap* heap, void* block);
@@ -98,7 +111,9 @@ FROSTLINE_EXPORT frostline_status frostline_heap_owns(frostline_heap* heap, cons
                                                       int* owns);
 
 /* Gives back to the system whatever nobody uses; with `wait` other than 0 it waits for streams that
- * use freed memory. `given_back_bytes` may be NULL. */
+ * use freed memory. `given_back_bytes` may be NULL. What lies in a chunk with a live block stays,
+ * and so does what stats call lost. Fails where the system or the driver refuses to take memory
+ * back, and says why; what was given back before stays so. */
 FROSTLINE_EXPORT frostline_status frostline_heap_trim(frostline_heap* heap, int wait,
                                                       size_t* given_back_bytes);
 
@@ -120,6 +135,8 @@ typedef struct frostline_heap_stats {
     uint64_t metadata_bytes; /* the heap's own records, outside of all that */
     uint64_t allocations;    /* so far */
     uint64_t misuses;        /* calls that were refused as misuse */
+    uint64_t lost_bytes;     /* of free_bytes: freed on streams that were found destroyed, and kept
+                                until frostline_heap_forget_stream() */
 } frostline_heap_stats;
 FROSTLINE_EXPORT frostline_status frostline_heap_get_stats(frostline_heap* heap,
                                                            frostline_heap_stats* stats);

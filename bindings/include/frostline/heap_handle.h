@@ -68,6 +68,11 @@ class HeapHandle {
         return frostline_heap_owns(heap_, address, &owned) == FROSTLINE_OK && owned != 0;
     }
 
+    /// Who is asked for room before a request is refused; nullptr: nobody. As
+    /// frostline_heap_on_pressure() says, which containers' requests heed, too.
+    Outcome<void> on_pressure(frostline_heap_pressure_handler handler, void* context) noexcept {
+        return Outcome<void>::of(frostline_heap_on_pressure(heap_, handler, context));
+    }
     /// Gives back to the system whatever nobody uses, and says how many bytes.
     Outcome<std::size_t> trim(bool wait = false) noexcept {
         std::size_t bytes = 0;

@@ -37,7 +37,20 @@ class Failure {
     std::array<char, 384> message_;
 };
 
-/// A T or a Failure. Looking at the one that is not there throws std::bad_variant_access.
+/// What looking at a value throws where there is a Failure instead: what() is its words, so that
+/// also a program that never asked whether the call went well ends with the reason.
+class NoValue : public std::bad_variant_access {
+   public:
+    explicit NoValue(const Failure& failure) noexcept : failure_(failure) {}
+    const char* what() const noexcept override { return failure_.message(); }
+    const Failure& failure() const noexcept { return failure_; }
+
+   private:
+    Failure failure_;
+};
+
+/// A T or a Failure. Looking at the one that is not there throws: NoValue where the value is
+/// missing, and std::bad_variant_access, which that is, too, where there is no failure.
 template <class T>
 class [[nodiscard]] Outcome {
    public:
@@ -48,14 +61,18 @@ class [[nodiscard]] Outcome {
 
     bool has_value() const noexcept { return state_.index() == 0; }
     explicit operator bool() const noexcept { return has_value(); }
-    T& operator*() & { return std::get<0>(state_); }
-    const T& operator*() const& { return std::get<0>(state_); }
-    T&& operator*() && { return std::get<0>(std::move(state_)); }
-    T* operator->() { return &std::get<0>(state_); }
-    const T* operator->() const { return &std::get<0>(state_); }
+    T& operator*() & { return need_value(), *std::get_if<0>(&state_); }
+    const T& operator*() const& { return need_value(), *std::get_if<0>(&state_); }
+    T&& operator*() && { return need_value(), std::move(*std::get_if<0>(&state_)); }
+    T* operator->() { return need_value(), std::get_if<0>(&state_); }
+    const T* operator->() const { return need_value(), std::get_if<0>(&state_); }
     const Failure& failure() const { return std::get<1>(state_); }
 
    private:
+    void need_value() const {
+        if (!has_value()) throw NoValue(failure());
+    }
+
     std::variant<T, Failure> state_;
 };
 

@@ -52,10 +52,19 @@ def address_of(function):
     return ctypes.cast(getattr(_library, function), ctypes.c_void_p).value
 
 
-def _check(status):
+def _raise_unless_ok(status, last_error):
     if status != 0:
-        message = _library.frostline_last_error().decode("utf-8", "replace")
+        message = last_error().decode("utf-8", "replace")
         raise (InvalidArgument if status == _INVALID_ARGUMENT else Error)(message)
+
+
+def _check(status):
+    _raise_unless_ok(status, _library.frostline_last_error)
+
+
+def check_c10(status, library):
+    """Raises what a call of c10()'s functions failed with, if it did."""
+    _raise_unless_ok(status, library.frostline_c10_last_error)
 
 
 def configure(budget, chunk):

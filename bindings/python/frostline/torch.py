@@ -10,7 +10,7 @@ import torch
 
 from . import _torch_library as _library
 from . import _torch_statistics
-from ._core import Error, parse_byte_size
+from ._core import Error, InvalidArgument, parse_byte_size
 
 __all__ = ["allocator", "enable", "enable_cpu", "enabled", "cpu_stats"]
 
@@ -95,12 +95,16 @@ def enable_cpu(budget=None):
 
     ``budget``: the most that it takes; by default all memory of the machine. In a forked child
     PyTorch's own allocator serves. Raises Error: Frostline was not built for this PyTorch, or this
-    was called before.
+    was called before; and InvalidArgument: the budget is no size, or has not one chunk of 2 MiB.
     """
     library = _library.c10()
-    capacity = 0 if budget is None else parse_byte_size(str(budget))
-    if library.frostline_c10_use_for_cpu(ctypes.c_uint64(capacity)) != 0:
-        raise Error(library.frostline_c10_last_error().decode("utf-8", "replace"))
+    capacity = 0  # all of the machine's
+    if budget is not None:
+        capacity = parse_byte_size(str(budget))
+        if capacity == 0:
+            raise InvalidArgument(f"budget: '{budget}' is no room for tensors: give a size such as "
+                                  "8GiB, or leave it out for all memory of the machine")
+    _library.check_c10(library.frostline_c10_use_for_cpu(ctypes.c_uint64(capacity)), library)
 
 
 def cpu_stats():

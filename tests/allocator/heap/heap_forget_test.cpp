@@ -238,6 +238,21 @@ TEST_F(HeapForget, WhoMissesTheMemoryOfADestroyedStreamIsToldWhichAndWhatToDo) {
     put(get(4 * kChunk, 2));
 }
 
+TEST_F(HeapForget, WhatATrimLeavesToADestroyedStreamIsCountedUntilItIsForgotten) {
+    put(get(700 << 10, 2));
+    put(get(700 << 10, 1));
+    queue(1);
+    destroy(1);
+    ASSERT_TRUE(heap_->trim());
+    const HeapStatistics left = heap_->statistics();
+    EXPECT_GE(left.lost, 700U << 10);
+    EXPECT_LE(left.lost, left.free);
+    forget(1);
+    EXPECT_EQ(heap_->statistics().lost, 0U);
+    ASSERT_TRUE(heap_->trim());
+    EXPECT_EQ(heap_->statistics().mapped, 0U);
+}
+
 TEST_F(HeapForget, ADestroyedStreamThatTheHeapDidNotMeetYetIsForgottenLikeOneThatItDid) {
     void* const freed = get(700 << 10, 1);
     void* const living = get(700 << 10, 1);

@@ -142,7 +142,8 @@ TEST_F(HeapPressure, ARefusalSaysWhereTheMemoryIs) {
     EXPECT_THAT(refused.error().message(), HasSubstr("no room for 2359296 bytes"));
     EXPECT_THAT(refused.error().message(), HasSubstr("of 4.00 MiB are mapped"));
     EXPECT_THAT(refused.error().message(), HasSubstr("1.00 wait for other streams"));
-    EXPECT_THAT(refused.error().message(), HasSubstr("free tensors, or raise the budget"));
+    EXPECT_THAT(refused.error().message(),
+                HasSubstr("and the rest is in use; free some, or raise the capacity"));
     capture(2, false);
     put(held);
 }
