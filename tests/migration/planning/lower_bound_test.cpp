@@ -136,6 +136,20 @@ TEST(LowerBoundTest, AWeightThatIsNeverWrittenLeavesForFree) {
     EXPECT_NEAR(ticks(bound.step_ns), 2 + 17.5, 1e-3);
 }
 
+TEST(LowerBoundTest, OfTwoThatDoNotFitBesideAKernelOneCrosses) {
+    // Beside kernel 1 there is room for the activation, which then does not leave before, or for
+    // the weight, which then does not come back after. Of the ten units that cross, one does so
+    // while the kernel runs.
+    const TinyTrace tiny{
+        .is_weight = {false, false, true},
+        .kernels = {{1, {}, {0}}, {1, {}, {1}}, {1, {2}, {}}, {30, {}, {}}, {1, {0}, {}}}};
+    const LowerBound bound = bound_of(trace_of(tiny, {10, 10, 10}), machine_with(20));
+    EXPECT_NEAR(ticks(bound.step_ns), 34 + 9, 1e-3);
+    ASSERT_EQ(bound.windows.size(), 1U);
+    EXPECT_EQ(bound.windows[0].traffic, BoundTraffic::out_then_in);
+    EXPECT_EQ(bound.windows[0].peak, 1U);
+}
+
 TEST(LowerBoundTest, MoreRoomOrSpeedNeverRaisesIt) {
     std::mt19937 random(11);
     for (int round = 0; round < 30; ++round) {
