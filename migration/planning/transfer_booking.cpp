@@ -141,7 +141,8 @@ std::int64_t TransferPlanner::room(std::uint32_t route, SlotIndex from,
     return size - std::max<std::int64_t>(0, below_[route].most(from, std::min(to, links_.size())));
 }
 
-// A copy takes its link for the latency, too. Parts of one gap are joined, so that one of them counts.
+// A copy takes its link for the latency, too. Parts of one gap are joined, so that one of them
+// counts.
 std::int64_t TransferPlanner::latency_bytes(LinkIndex link) const noexcept {
     const MachineLink& each = machine_.links[link];
     return static_cast<std::int64_t>(static_cast<double>(each.latency_ns) *

@@ -100,7 +100,7 @@ TransferPlan TransferPlanner::plan() {
         relieve_ahead(slot);
     }
     advance_ins();
-    return {of_second_step(outs_), of_second_step(ins_), of_second_step(drops_), standing_,
+    return {of_second_step(outs_),  of_second_step(ins_), of_second_step(drops_), standing_,
             settings_.keeps_copies, lacked_room_};
 }
 
