@@ -2,7 +2,6 @@
 #include "migration/planning/link_calendar.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace frostline {
@@ -54,7 +53,7 @@ LinkCalendar::LinkCalendar(const Machine& machine, const PlanTimeline& timeline,
 }
 
 std::int64_t LinkCalendar::free_bytes(LinkIndex link, SlotIndex slot) const noexcept {
-    double least = std::numeric_limits<std::int64_t>::max() / 4;
+    double least = 9e18;  // nearly what an integer holds
     for (const ResourceIndex resource : machine_->links[link].resources) {
         least = std::min(least, free_[resource][static_cast<std::size_t>(slot)]);
     }

@@ -226,8 +226,9 @@ template <class Planned>
 std::vector<Planned> TransferPlanner::of_second_step(
     std::vector<std::pair<SlotIndex, Planned>>& planned) const {
     std::vector<Planned> chosen;
-    for (auto& [decided, each] : planned) {
-        if (decided < timeline_.size()) continue;
+    for (auto& entry : planned) {
+        if (entry.first < timeline_.size()) continue;
+        Planned& each = entry.second;
         each.slot -= timeline_.size();
         each.needed_by -= timeline_.size();
         if constexpr (requires { each.void_at; }) each.void_at -= timeline_.size();

@@ -2,8 +2,8 @@
 // while the test itself decides which copy goes on when.
 #pragma once
 
-#include "migration/policies/lru_policy.h"
 #include "migration/migration_engine.h"
+#include "migration/policies/lru_policy.h"
 #include "tests/tiers/tier_specimen.h"
 
 #include <gtest/gtest.h>
