@@ -14,11 +14,21 @@ Result<HeapThread*> Heap<Backing>::thread_for(StreamHandle stream) noexcept {
     HeapThread* thread = caches_->find();
     if (thread == nullptr) thread = caches_->enter();
     if (thread == nullptr) return nullptr;
-    if (!names(*thread, stream)) {
+    if (names(*thread, stream)) return thread;
+    ThreadCache& cache = *thread->cache;
+    const auto known = std::find_if(
+        cache.named_streams.begin(), cache.named_streams.end(), [&](const auto& named) {
+            return named.series == thread->series && named.stream == stream;
+        });
+    if (known != cache.named_streams.end()) {
+        thread->tag = known->tag;
+    } else {
         const std::lock_guard lock(mutex_);
         FROSTLINE_TRY(thread->tag, admit(stream));
-        thread->stream = stream;
+        cache.named_streams[cache.next_named] = {thread->series, stream, thread->tag};
+        cache.next_named = (cache.next_named + 1) % cache.named_streams.size();
     }
+    thread->stream = stream;
     return thread;
 }
 

@@ -9,6 +9,7 @@
 
 #include "allocator/heap/allocation_record.h"
 #include "allocator/heap/cache_lock.h"
+#include "allocator/heap/heap_backing.h"
 #include "allocator/heap/heap_trace.h"
 
 #include <array>
@@ -110,6 +111,16 @@ class alignas(128) ThreadCache {
     std::uint64_t next_birth = 0;
     std::uint64_t births_end = 0;
     std::vector<HeapEvent> events;  ///< of this thread, if the heap is traced
+
+    /// Streams that the thread named lately, so that it takes turns at them without the heap's
+    /// lock. Only the thread touches these. Of another series than its note's they mean nothing.
+    struct NamedStream {
+        std::uint64_t series = 0;
+        StreamHandle stream = 0;
+        StreamTag tag = kNoStream;
+    };
+    std::array<NamedStream, 8> named_streams{};
+    std::size_t next_named = 0;  ///< the one to be replaced
 
    private:
     struct Bin {
