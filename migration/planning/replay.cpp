@@ -1,3 +1,5 @@
+// Every act of a schedule happens at its time, and at one instant in the order of Act: so whatever
+// is freed at an instant is there for what starts at it.
 #include "migration/planning/replay.h"
 
 #include "migration/planning/link_load.h"
