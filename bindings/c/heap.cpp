@@ -6,7 +6,7 @@
 #include "bindings/c/heap_end.h"
 #include "bindings/c/heap_names.h"
 #include "bindings/heaps/open_heap.h"
-#include "bindings/trace_file.h"
+#include "bindings/whole_file.h"
 
 #include <algorithm>
 #include <memory>
@@ -250,6 +250,6 @@ frostline_status frostline_heap_write_trace(frostline_heap* heap, const char* pa
             return Error(Errc::unsupported, 0, "{} records no trace: open it with trace=1",
                          open.options().name);
         }
-        return frostline::write_trace_file(path, open.trace());
+        return frostline::write_whole_file(path, open.trace(), "trace file");
     });
 }

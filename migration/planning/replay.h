@@ -8,6 +8,8 @@
 #include "migration/planning/trace.h"
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,8 +27,13 @@ struct ReplayVerdict {
     std::vector<std::uint64_t> moved_bytes;  ///< by link, over all steps
 };
 
+/// Told after each act at which time it happened and what each tier holds from then on. May throw
+/// std::bad_alloc and nothing else.
+using OccupancyListener =
+    std::function<void(std::uint64_t at_ns, std::span<const std::uint64_t> used_bytes)>;
+
 /// Errors: out_of_memory. Deterministic. O(n log n) in the schedule's lines.
-Result<ReplayVerdict> replay(const Trace& trace, const Machine& machine,
-                             const Schedule& schedule) noexcept;
+Result<ReplayVerdict> replay(const Trace& trace, const Machine& machine, const Schedule& schedule,
+                             const OccupancyListener& listener = {}) noexcept;
 
 }  // namespace frostline
