@@ -110,7 +110,7 @@ bool is_face(std::string_view name) {
         "frostline::gpu_info(",         "frostline::cuda_header_version(",
         "frostline::machine_info(",     "frostline::read_planning_problem(",
         "frostline::planning_names(",   "frostline::bound_of(",
-        "frostline::plan_with(",        "frostline::schedule_text(",
+        "frostline::plan_with(",        "frostline::schedule_text",
         "frostline::occupancy_of("};
     return std::any_of(kFaces.begin(), kFaces.end(),
                        [&](std::string_view face) { return name.starts_with(face); });
