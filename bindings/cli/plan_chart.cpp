@@ -26,7 +26,7 @@ constexpr double kLeastVisible = 1.5;
 class Chart {
    public:
     Chart(const PlanningProblem& problem, const ShownStep& step)
-        : problem_(problem), machine_(problem.machine), step_(step) {}
+        : machine_(problem.machine), step_(step) {}
 
     std::string draw() {
         for (TierIndex i = 0; i < machine_.tiers.size(); ++i) draw_tier(i);
@@ -34,10 +34,10 @@ class Chart {
         for (std::size_t i = 0; i < machine_.links.size(); ++i) draw_link(i);
         draw_time();
         return fmt::format(
-            "<svg id=\"timeline\" viewBox=\"0 0 {:g} {:g}\" role=\"img\" "
-            "aria-labelledby=\"timeline-title timeline-text\">"
-            "<title id=\"timeline-title\">Tiers, kernels and links against time</title>"
-            "<desc id=\"timeline-text\">{}</desc>{}</svg>",
+            R"(<svg id="timeline" viewBox="0 0 {:g} {:g}" role="img" )"
+            R"(aria-labelledby="timeline-title timeline-text">)"
+            R"(<title id="timeline-title">Tiers, kernels and links against time</title>)"
+            R"(<desc id="timeline-text">{}</desc>{}</svg>)",
             kWidth, y_ + kBelow, escaped(words_), parts_);
     }
 
@@ -53,12 +53,12 @@ class Chart {
     }
 
     void label(double y, std::string_view text) {
-        add("<text class=\"tick\" x=\"{:g}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
-            kChartLeft - 8, y, escaped(text));
+        add(R"(<text class="tick" x="{:g}" y="{:.1f}" text-anchor="end">{}</text>)", kChartLeft - 8,
+            y, escaped(text));
     }
     void floor_line() {
-        add("<line class=\"grid\" x1=\"{:g}\" x2=\"{:g}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>",
-            kChartLeft, kWidth - kChartRight, y_, y_);
+        add(R"(<line class="grid" x1="{:g}" x2="{:g}" y1="{:.1f}" y2="{:.1f}"/>)", kChartLeft,
+            kWidth - kChartRight, y_, y_);
     }
 
     void draw_tier(TierIndex tier) {
@@ -78,7 +78,7 @@ class Chart {
             fmt::format_to(std::back_inserter(outline), "V{:.1f}H{:.1f}", y_ - height(held[i]),
                            x(i + 1));
         }
-        add("<path class=\"area {}\" d=\"{}V{:.1f}Z\"/>", tier_colour(machine_, tier), outline, y_);
+        add(R"(<path class="area {}" d="{}V{:.1f}Z"/>)", tier_colour(machine_, tier), outline, y_);
         floor_line();
         label(y_ - kTierHeight / 2, what.name);
         label(y_ - kTierHeight / 2 + 15, format_byte_size(peak_bytes));
@@ -89,9 +89,9 @@ class Chart {
     }
 
     void draw_size(double y, std::uint64_t size_bytes) {
-        add("<line class=\"level\" x1=\"{:g}\" x2=\"{:g}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>",
-            kChartLeft, kWidth - kChartRight, y, y);
-        add("<text class=\"level-name\" x=\"{:g}\" y=\"{:.1f}\" text-anchor=\"end\">size {}</text>",
+        add(R"(<line class="level" x1="{:g}" x2="{:g}" y1="{:.1f}" y2="{:.1f}"/>)", kChartLeft,
+            kWidth - kChartRight, y, y);
+        add(R"(<text class="level-name" x="{:g}" y="{:.1f}" text-anchor="end">size {}</text>)",
             kWidth - kChartRight - 4, y - 3, format_byte_size(size_bytes));
     }
 
@@ -102,7 +102,7 @@ class Chart {
 
     // Stalls that would overlap become one, so that a million of them are no more than can be seen.
     void draw_kernels() {
-        add("<rect class=\"lane kernels\" x=\"{:g}\" y=\"{:.1f}\" width=\"{:g}\" height=\"{:g}\"/>",
+        add(R"(<rect class="lane kernels" x="{:g}" y="{:.1f}" width="{:g}" height="{:g}"/>)",
             kChartLeft, y_, kInside, kLaneHeight);
         std::string boxes;
         double drawn = 0;
@@ -116,7 +116,7 @@ class Chart {
             fmt::format_to(std::back_inserter(boxes), "M{:.1f} {:.1f}H{:.1f}v{:g}H{:.1f}Z", left,
                            y_, right, kLaneHeight, left);
         }
-        add("<path class=\"lane stall\" d=\"{}\"/>", boxes);
+        add(R"(<path class="lane stall" d="{}"/>)", boxes);
         y_ += kLaneHeight;
         label(y_ - 5, "kernels");
         words_ += fmt::format("Kernels wait {} times, {} in all. ", step_.stalls.size(),
@@ -140,7 +140,7 @@ class Chart {
             fmt::format_to(std::back_inserter(bars), "M{:.1f} {:.1f}V{:.1f}H{:.1f}V{:.1f}Z", x(i),
                            y_, y_ - std::max(load * kLaneHeight, kLeastVisible), x(i + 1), y_);
         }
-        add("<path class=\"lane to_device\" d=\"{}\"/>", bars);
+        add(R"(<path class="lane to_device" d="{}"/>)", bars);
         floor_line();
         const std::string name = link_name(machine_, link);
         label(y_ - 5, name);
@@ -160,13 +160,12 @@ class Chart {
         }
         for (double at = 0; at <= span; at += between) {
             const double where = kChartLeft + kInside * at / span;
-            add("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",
-                where, y_ + 14,
+            add(R"(<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)", where,
+                y_ + 14,
                 span >= 1e9 ? fmt::format("{:g} s", at * 1e-9) : fmt::format("{:g} ms", at * 1e-6));
         }
     }
 
-    const PlanningProblem& problem_;
     const Machine& machine_;
     const ShownStep& step_;
     double y_ = kAbove;

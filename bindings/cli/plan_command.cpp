@@ -112,14 +112,33 @@ std::string read_request(const po::variables_map& values, PlanRequest& request) 
 std::string check_place(const std::string& path, std::string_view what) {
     if (path.empty()) return {};
     std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) {
-        return fmt::format("{} '{}': is a folder; name a file", what, path);
+    const auto there = std::filesystem::symlink_status(path, ignored);
+    if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+        return fmt::format("{} '{}': is not a regular file; name another place", what, path);
     }
     const std::filesystem::path parent = std::filesystem::path(path).parent_path();
     const std::string folder = parent.empty() ? "." : parent.string();
     if (access(folder.c_str(), W_OK | X_OK) == 0) return {};
     return fmt::format("{} '{}': nothing can be written to the folder '{}'; name another place",
                        what, path, folder);
+}
+
+// What is read must not be overwritten, nor one of two results by the other.
+std::string check_places(const PlanRequest& request) {
+    std::string problem = check_place(request.schedule_path, "schedule");
+    if (problem.empty()) problem = check_place(request.page_path, "page");
+    if (!problem.empty()) return problem;
+    for (const std::string& written : {request.schedule_path, request.page_path}) {
+        for (const std::string& read : {request.trace_path, request.machine_path}) {
+            std::error_code ignored;
+            if (written.empty() || !std::filesystem::equivalent(written, read, ignored)) continue;
+            return fmt::format("'{}' is read and would be overwritten; name another place",
+                               written);
+        }
+    }
+    if (request.schedule_path.empty() || request.schedule_path != request.page_path) return {};
+    return fmt::format("'{}' cannot be the schedule and the page; name two places",
+                       request.page_path);
 }
 
 // Why no policy can plan this, or nothing.
@@ -210,11 +229,8 @@ void print(const PlanSubject& subject, const std::vector<PlanOutcome>& outcomes,
 }
 
 int run(const PlanRequest& request) {
-    for (const auto& [path, what] :
-         {std::pair(request.schedule_path, "schedule"), std::pair(request.page_path, "page")}) {
-        if (const std::string problem = check_place(path, what); !problem.empty()) {
-            return fail(kFailure, problem);
-        }
+    if (const std::string unfit = check_places(request); !unfit.empty()) {
+        return fail(kFailure, unfit);
     }
     const auto problem =
         read_planning_problem(request.trace_path, request.machine_path, request.device_bytes);

@@ -18,10 +18,9 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostStalls = 10;
 
 std::string card(std::string_view label, std::string_view figure, std::string_view detail) {
-    return fmt::format(
-        "<div class=\"card\"><h2>{}</h2><p class=\"figure\">{}</p>"
-        "<p class=\"detail\">{}</p></div>",
-        escaped(label), escaped(figure), escaped(detail));
+    return fmt::format(R"(<div class="card"><h2>{}</h2><p class="figure">{}</p>)"
+                       R"(<p class="detail">{}</p></div>)",
+                       escaped(label), escaped(figure), escaped(detail));
 }
 
 std::string cards(const PlanSubject& subject, const PlanOutcome& outcome) {
@@ -40,7 +39,7 @@ std::string cards(const PlanSubject& subject, const PlanOutcome& outcome) {
 
 /// Cells are HTML; the first one heads its row.
 std::string row(const std::vector<std::string>& cells) {
-    std::string out = fmt::format("<tr><th scope=\"row\">{}</th>", cells.front());
+    std::string out = fmt::format(R"(<tr><th scope="row">{}</th>)", cells.front());
     for (std::size_t i = 1; i < cells.size(); ++i) out += fmt::format("<td>{}</td>", cells[i]);
     return out + "</tr>";
 }
@@ -49,10 +48,10 @@ std::string table(std::string_view caption, const std::vector<std::string_view>&
                   const std::string& rows) {
     std::string titles;
     for (const std::string_view each : head) {
-        titles += fmt::format("<th scope=\"col\">{}</th>", each);
+        titles += fmt::format(R"(<th scope="col">{}</th>)", each);
     }
     return fmt::format(
-        "<div class=\"scroll\"><table><caption>{}</caption><thead><tr>{}</tr></thead>"
+        R"(<div class="scroll"><table><caption>{}</caption><thead><tr>{}</tr></thead>)"
         "<tbody>{}</tbody></table></div>",
         caption, titles, rows);
 }
@@ -60,7 +59,7 @@ std::string table(std::string_view caption, const std::vector<std::string_view>&
 std::string tier_table(const Machine& machine, const ReplayVerdict& verdict) {
     std::string rows;
     for (TierIndex i = 0; i < machine.tiers.size(); ++i) {
-        rows += row({fmt::format("<i class=\"key {}\"></i>{}", tier_colour(machine, i),
+        rows += row({fmt::format(R"(<i class="key {}"></i>{})", tier_colour(machine, i),
                                  escaped(machine.tiers[i].name)),
                      format_byte_size(verdict.peak_bytes[i]),
                      format_byte_size(machine.tiers[i].size_bytes)});
@@ -70,6 +69,7 @@ std::string tier_table(const Machine& machine, const ReplayVerdict& verdict) {
 
 std::string link_table(const Machine& machine, const ReplayVerdict& verdict,
                        const ShownStep& step) {
+    if (machine.links.empty()) return {};
     std::string rows;
     for (std::size_t i = 0; i < machine.links.size(); ++i) {
         rows += row({escaped(link_name(machine, i)), format_byte_size(bytes_per_step(verdict, i)),

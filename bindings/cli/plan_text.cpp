@@ -73,6 +73,7 @@ void print_plan(const PlanSubject& subject, const PlanOutcome& outcome) {
                    format_byte_size(verdict.peak_bytes[i]),
                    format_byte_size(machine.tiers[i].size_bytes));
     }
+    if (machine.links.empty()) return;
     fmt::print("\n{:<13}  {:>12}\n", "link", "each step");
     for (std::size_t i = 0; i < machine.links.size(); ++i) {
         fmt::print("{:<13}  {:>12}\n", link_name(machine, i),

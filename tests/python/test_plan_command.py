@@ -203,6 +203,31 @@ def test_places_that_cannot_be_written_are_told_before_planning(places, tmp_path
         assert str(place) in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+def test_what_is_read_is_not_overwritten(places, tmp_path):
+    before = places[0].read_text()
+    (tmp_path / "link").hardlink_to(places[0])
+    for place in (places[0], places[2], tmp_path / "link"):
+        assert "would be overwritten" in refused(1, "plan", *places, "-o", place)
+    assert places[0].read_text() == before
+    both = tmp_path / "both"
+    assert "name two places" in refused(1, "plan", *places, "-o", both, "--html", both)
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in refused(1, "plan", *places, "-o", tmp_path / "pipe")
+
+
+def test_a_machine_of_one_tier_and_names_that_look_like_html(places, tmp_path):
+    places[0].write_text(places[0].read_text().replace("forward<0>", "</script><b>"))
+    alone = {**MACHINE, "tiers": MACHINE["tiers"][:1], "resources": {}, "links": []}
+    (tmp_path / "machine.json").write_text(json.dumps(alone))
+    figures = planned(*places, "--html", tmp_path / "page.html")
+    assert figures["moved_bytes"] == {} and list(figures["peak_bytes"]) == ["gpu"]
+    html = (tmp_path / "page.html").read_text()
+    page = Page()
+    page.feed(html)
+    assert page.open == [] and html.count("</script>") == 2 and "<b>" not in html
+    assert "\nlink" not in run("plan", *places).stdout
+
+
 def test_a_kernel_that_fits_nowhere_is_named_with_what_is_missing(places):
     for policy in ("planner", "all", "lru"):
         line = refused(1, "plan", *places, "--device-memory", "12MiB", "--policy", policy)
