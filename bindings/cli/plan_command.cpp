@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -228,30 +229,42 @@ void print(const PlanSubject& subject, const std::vector<PlanOutcome>& outcomes,
     }
 }
 
+struct Planned {
+    std::optional<PlanningProblem> problem;
+    PlanSubject subject;
+    std::vector<PlanOutcome> outcomes;
+};
+
+// All that may take long. Returns why there is nothing to tell, or nothing.
+std::string read_and_plan(const PlanRequest& request, Planned& planned) {
+    ProgressLine progress;
+    progress.begin(fmt::format("reading {}", request.trace_path));
+    auto problem =
+        read_planning_problem(request.trace_path, request.machine_path, request.device_bytes);
+    if (!problem) return problem.error().message();
+    planned.problem = *std::move(problem);
+    progress.begin("looking for a lower bound");
+    auto bound = bound_of(*planned.problem);
+    if (!bound) return bound.error().message();
+    planned.subject = {request.trace_path, request.machine_path, &*planned.problem,
+                       *std::move(bound)};
+    std::string impossible = find_impossible(planned.subject);
+    if (impossible.empty()) planned.outcomes = plan_all(*planned.problem, request, progress);
+    return impossible;
+}
+
 int run(const PlanRequest& request) {
     if (const std::string unfit = check_places(request); !unfit.empty()) {
         return fail(kFailure, unfit);
     }
-    const auto problem =
-        read_planning_problem(request.trace_path, request.machine_path, request.device_bytes);
-    if (!problem) return fail(kFailure, problem.error().message());
-    PlanSubject subject{request.trace_path, request.machine_path, &*problem, {}};
-    std::vector<PlanOutcome> outcomes;
-    {
-        ProgressLine progress;
-        progress.begin("looking for a lower bound");
-        auto bound = bound_of(*problem);
-        if (!bound) return fail(kFailure, bound.error().message());
-        subject.bound = *std::move(bound);
-        const std::string impossible = find_impossible(subject);
-        if (!impossible.empty()) return fail(kFailure, impossible);
-        outcomes = plan_all(*problem, request, progress);
-    }
-    print(subject, outcomes, request);
+    Planned planned;
+    const std::string nothing = read_and_plan(request, planned);
+    if (!nothing.empty()) return fail(kFailure, nothing);
+    print(planned.subject, planned.outcomes, request);
     // Of a table, the last line is the planner's; that a baseline cannot run is a finding.
-    const PlanOutcome& last = outcomes.back();
+    const PlanOutcome& last = planned.outcomes.back();
     if (request.policy != kAll) {
-        const std::string unwritten = write_files(subject, last, request);
+        const std::string unwritten = write_files(planned.subject, last, request);
         if (!unwritten.empty()) return fail(kFailure, unwritten);
     }
     if (last.legal()) return kSuccess;

@@ -242,43 +242,45 @@ def test_tiers_that_are_too_small_together(places, tmp_path):
     assert "bytes are missing in all tiers" in line and "give it larger tiers" in line
 
 
-def on_a_terminal(*arguments):
-    """Standard error of the program, which is a terminal."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([PROGRAM, "plan", *map(str, arguments)], stdout=subprocess.DEVNULL,
-                          stderr=theirs) as program:
+class OnATerminal:
+    """The program, whose standard error is a terminal."""
+
+    def __init__(self, *arguments):
+        self.ours, theirs = pty.openpty()
+        self.seen = ""
+        self.program = subprocess.Popen([PROGRAM, "plan", *map(str, arguments)],
+                                        stdout=subprocess.DEVNULL, stderr=theirs)
         os.close(theirs)
-        seen = b""
-        while True:
+
+    def read_until(self, text=None):
+        """Until that was printed, or everything was."""
+        while text is None or text not in self.seen:
             try:
-                piece = os.read(ours, 4096)
+                piece = os.read(self.ours, 4096)
             except OSError:  # what Linux says when the other side is closed
                 piece = b""
             if not piece:
                 break
-            seen += piece
-        os.close(ours)
-        assert program.wait(60) == 0
-    return seen.decode()
+            self.seen += piece.decode()
+
+    def end(self):
+        self.read_until()
+        os.close(self.ours)
+        return self.program.wait(60)
 
 
-def test_a_short_planning_says_nothing_of_its_progress(places):
-    assert on_a_terminal(*places) == ""
+def test_what_takes_no_second_says_nothing_of_its_progress(places):
+    terminal = OnATerminal(*places)
+    assert terminal.end() == 0 and terminal.seen == ""
 
 
-def test_a_long_planning_says_what_it_does_and_wipes_it_out(places, tmp_path):
-    lines = ["frostline-trace 1"]
-    layers = 60_000
-    for layer in range(layers):
-        lines.append(f"tensor {layer} {MIB} activation")
-    for layer in range(layers):
-        lines.append(f"kernel {layer} 100000 forward {max(0, layer - 1)} {layer}")
-    for index, layer in enumerate(reversed(range(layers)), layers):
-        lines.append(f"kernel {index} 100000 backward {layer} -")
-    places[0].write_text("\n".join(lines) + "\n")
-    machine = {**MACHINE, "tiers": [{"name": "gpu", "bytes": 1 << 34},
-                                    {"name": "dram", "bytes": 1 << 40}]}
-    (tmp_path / "machine.json").write_text(json.dumps(machine))
-    seen = on_a_terminal(*places, "--policy", "planner", "--time-limit", "0")
-    assert "planning by planner: " in seen
-    assert "\n" not in seen and seen.endswith("\r\x1b[K")
+def test_what_takes_long_says_what_it_does_and_wipes_it_out(places):
+    trace = places[0].read_text()
+    places[0].unlink()
+    os.mkfifo(places[0])
+    terminal = OnATerminal(*places)
+    terminal.read_until("reading ")  # nothing else lets it go on
+    places[0].write_text(trace)
+    assert terminal.end() == 0
+    assert str(places[0]) in terminal.seen
+    assert "\n" not in terminal.seen and terminal.seen.endswith("\r\x1b[K")
