@@ -1,5 +1,5 @@
-// The first plan is the one that is best most often; others follow as long as there is time, and
-// none of them once a plan costs nothing.
+// Plans are tried one after the other, each from what the best of them has shown. Most often the
+// first is as good as any: then no other is tried.
 #include "migration/planning/planner.h"
 
 #include "migration/planning/plan_execution.h"
@@ -17,21 +17,19 @@ namespace {
 // Slots are at most so short a part of a step, so that room is given out finely enough.
 constexpr std::uint64_t kSlotsInAStep = 8192;
 constexpr std::uint64_t kLargestCopyBytes = std::uint64_t{64} << 20;
-constexpr std::uint64_t kCopiesInADevice = 512;
+constexpr std::uint64_t kCopiesInADevice = 128;
+// What slots round away, and what copies on their way take more than the plan knows.
+constexpr std::uint64_t kMarginCopies = 2;
+constexpr std::uint64_t kReservePart = 25;
 constexpr double kGoodEnough = 1.0005;
 
-// What to leave free of the device, in copies of the largest size and in parts of it.
-struct Attempt {
-    std::uint64_t margin_copies;
-    std::uint64_t reserve_part;  // 0: nothing is left free
-    bool keeps_copies;
-    SlotIndex slow_from_parts;  // of a step; 0: never
-};
-constexpr std::array kAttempts = {
-    Attempt{2, 25, true, 0},  Attempt{1, 50, true, 0},  Attempt{0, 25, true, 0},
-    Attempt{2, 25, false, 0}, Attempt{2, 25, false, 4}, Attempt{2, 25, false, 2},
-    Attempt{4, 12, true, 0},
-};
+// Where tiers below lack room: what stays away for so large a part of a step (one over this) is
+// sent to the slowest tier that has time for it.
+constexpr std::array<SlotIndex, 4> kSlowFromParts = {0, 4, 2, 8};
+
+// A plan that has to stall is made again with its own stalls as time to copy in; and because they
+// come out longer than they must be, with a part of them.
+constexpr std::array kPartsOfStalls = {1.0, 0.9, 0.8, 0.95, 0.7, 1.0, 0.9, 0.97};
 
 Result<void> check_fit(const Trace& trace, const Machine& machine, const TensorUses& uses) {
     const std::uint64_t device_bytes = machine.tiers[machine.device].size_bytes;
@@ -67,11 +65,17 @@ class Search {
     Result<Plan> run() {
         FROSTLINE_TRY_VOID(check_fit(trace_, machine_, uses_));
         const std::vector<std::uint64_t> no_stalls(trace_.kernels().size(), 0);
-        const PlanTimeline timeline(trace_, no_stalls,
-                                    std::max<std::uint64_t>(1, trace_.ideal_ns() / kSlotsInAStep));
-        for (const Attempt& attempt : kAttempts) {
-            try_one(timeline, attempt);
-            if (best_.has_value() && (slowdown() <= kGoodEnough || is_over())) break;
+        try_one(no_stalls, {});
+        if (lacked_room_below_) {
+            for (const SlotIndex parts : kSlowFromParts) try_one(no_stalls, {false, parts});
+        }
+        for (const double part : kPartsOfStalls) {
+            if (!best_.has_value()) break;
+            std::vector<std::uint64_t> stalls = best_->stall_ns;
+            for (std::uint64_t& stall : stalls) {
+                stall = static_cast<std::uint64_t>(static_cast<double>(stall) * part);
+            }
+            try_one(stalls, best_attempt_);
         }
         if (!best_.has_value()) return *failure_;
         FROSTLINE_TRY(const ReplayVerdict verdict, replay(trace_, machine_, best_->schedule));
@@ -89,17 +93,25 @@ class Search {
         return options_.now_ns && options_.now_ns() - start_ns_ >= options_.time_limit_ns;
     }
 
-    void try_one(const PlanTimeline& timeline, const Attempt& attempt) {
+    struct Attempt {
+        bool keeps_copies = true;
+        SlotIndex slow_from_part = 0;  // 0: never
+    };
+
+    void try_one(const std::vector<std::uint64_t>& stalls, const Attempt& attempt) {
+        if (best_.has_value() && (slowdown() <= kGoodEnough || is_over())) return;
+        const PlanTimeline timeline(trace_, stalls,
+                                    std::max<std::uint64_t>(1, trace_.ideal_ns() / kSlotsInAStep));
         TransferSettings settings;
-        settings.device_bytes = device_bytes() - attempt.margin_copies * largest_copy_bytes_;
-        settings.reserve_bytes =
-            attempt.reserve_part == 0 ? 0 : device_bytes() / attempt.reserve_part;
+        settings.device_bytes = device_bytes() - kMarginCopies * largest_copy_bytes_;
+        settings.reserve_bytes = device_bytes() / kReservePart;
         settings.keeps_copies = attempt.keeps_copies;
-        if (attempt.slow_from_parts > 0) {
-            settings.slow_from_slots = timeline.size() / attempt.slow_from_parts;
+        if (attempt.slow_from_part > 0) {
+            settings.slow_from_slots = timeline.size() / attempt.slow_from_part;
         }
         const TransferPlan transfers =
             plan_transfers(trace_, machine_, uses_, routes_, timeline, settings);
+        lacked_room_below_ |= transfers.lacked_room_below;
         PlanExecution execution(trace_, machine_, uses_, routes_, timeline, transfers,
                                 {options_.steps, largest_copy_bytes_});
         Result<Execution> done = execution.run();
@@ -108,6 +120,7 @@ class Search {
             if (!failure_.has_value()) failure_ = done.error();
         } else if (!best_.has_value() || done->step_ns < best_->step_ns) {
             best_ = *std::move(done);
+            best_attempt_ = attempt;
         }
     }
 
@@ -119,8 +132,10 @@ class Search {
     const std::uint64_t largest_copy_bytes_;
     const std::uint64_t start_ns_;
     std::optional<Execution> best_;
+    Attempt best_attempt_;
     std::optional<Error> failure_;
     std::uint32_t tried_ = 0;
+    bool lacked_room_below_ = false;
 };
 
 }  // namespace

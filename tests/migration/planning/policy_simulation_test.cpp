@@ -193,12 +193,21 @@ TEST(PolicySimulation, TellsWhereInTheStepItIs) {
     EXPECT_THAT(kernels, testing::ElementsAre(0, 1, 0, 1));
 }
 
-// Whoever evicts what is asked for and fetches what was evicted makes no headway by himself.
-TEST(PolicySimulation, OutlastsAPolicyThatUndoesItself) {
-    const Trace trace = two_weights();
+// Two small weights come and go, one of them at any time, so that something is always under way and
+// never makes room for the kernel that waits.
+TEST(PolicySimulation, OutlastsAPolicyThatIsBusyWithOtherThings) {
+    TraceBuilder builder;
+    const TensorIndex a = *builder.add_tensor(1, 60, "weight");
+    const TensorIndex b = *builder.add_tensor(2, 60, "weight");
+    for (const std::uint64_t id : {3U, 4U}) ASSERT_TRUE(builder.add_tensor(id, 15, "weight"));
+    ASSERT_TRUE(builder.add_kernel(100, "first", {&a, 1}, {}));
+    ASSERT_TRUE(builder.add_kernel(100, "second", {&b, 1}, {}));
+    const Trace trace = *builder.finish();
     const ScriptedPolicy policy(
-        [](const PolicyView& view, const PolicyEvent&, std::vector<Decision>& decisions) {
-            for (const TensorRecord& record : view.by_birth) {
+        [](const PolicyView& view, const PolicyEvent& event, std::vector<Decision>& decisions) {
+            if (event.kind != PolicyEvent::Kind::pressure) return;
+            for (const TensorIndex small : {2U, 3U}) {
+                const TensorRecord& record = *view.step->records[small];
                 const bool below = record.residency.load().home != TierId{0};
                 decisions.push_back(
                     {Decision::Action::move, record.id(), below ? TierId{0} : TierId{1}});
@@ -207,6 +216,7 @@ TEST(PolicySimulation, OutlastsAPolicyThatUndoesItself) {
     const Machine machine = machine_with(100, 1e9, {1e9});
     const auto run = simulate_policy(trace, machine, policy, 3);
     ASSERT_TRUE(run.has_value()) << run.error().message();
+    EXPECT_GT(run->fallbacks, 0U);
     const auto verdict = verdict_of(trace, machine, run->schedule);
     EXPECT_TRUE(verdict.legal) << verdict.why;
 }

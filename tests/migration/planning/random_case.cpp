@@ -19,7 +19,8 @@ namespace {
 
 Trace make_trace(std::mt19937_64& random) {
     TraceBuilder builder;
-    const std::uint64_t tensors = between(random, 2, 7);
+    const std::uint64_t scale = between(random, 0, 49) == 0 ? 10 : 1;
+    const std::uint64_t tensors = between(random, 2, 7 * scale);
     for (std::uint64_t i = 0; i < tensors; ++i) {
         const bool is_weight = between(random, 0, 2) == 0;
         const std::uint64_t size_bytes = between(random, 1, between(random, 0, 3) == 0 ? 10 : 1000);
@@ -32,7 +33,7 @@ Trace make_trace(std::mt19937_64& random) {
         }
         return uses;
     };
-    const std::uint64_t kernels = between(random, 2, 7);
+    const std::uint64_t kernels = between(random, 2, 7 * scale);
     for (std::uint64_t i = 0; i < kernels; ++i) {
         EXPECT_TRUE(builder.add_kernel(between(random, 1, 200), "k", some(), some()));
     }
@@ -194,6 +195,20 @@ void change_drop(ReplayCase& each, ScheduledDrop& drop, std::mt19937_64& random)
     }
 }
 
+void change_placement(ReplayCase& each, ScheduledPlacement& placement, std::mt19937_64& random) {
+    switch (between(random, 0, 2)) {
+        case 0:
+            return change_range(placement.range, random);
+        case 1:
+            placement.tier = any_tier(each.machine, random);
+            return;
+        default:
+            placement.range.tensor =
+                static_cast<TensorIndex>(between(random, 0, each.trace.tensors().size() - 1));
+            return;
+    }
+}
+
 void add_line(ReplayCase& each, std::mt19937_64& random) {
     const auto tensor =
         static_cast<TensorIndex>(between(random, 0, each.trace.tensors().size() - 1));
@@ -257,10 +272,7 @@ void change_case(ReplayCase& each, std::mt19937_64& random) {
             break;
         case 8:
             if (ScheduledPlacement* const placement = one_of(schedule.init, random)) {
-                if (between(random, 0, 1) == 0)
-                    change_range(placement->range, random);
-                else
-                    placement->tier = any_tier(each.machine, random);
+                change_placement(each, *placement, random);
             }
             break;
         case 9:

@@ -8,8 +8,8 @@
 
 namespace frostline {
 
-/// A legal case: 2 to 7 tensors and kernels, 3 to 5 steps, 2 to 4 tiers, just enough device memory
-/// or a little more, copies that overlap kernels and each other.
+/// A legal case: 2 to 7 tensors and kernels, and now and then ten times as many, 3 to 5 steps, 2 to
+/// 4 tiers, just enough device memory or a little more, copies that overlap kernels and each other.
 ReplayCase make_legal_case(std::mt19937_64& random);
 
 /// One random change, after which the case may be legal or not.
