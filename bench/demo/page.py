@@ -16,7 +16,8 @@ from overlap import render_overlap
 from settings import TIER_TITLES, as_size, as_time
 from summary import machine_lines
 
-HERE = Path(__file__).parent
+# Style and script of all pages, the command line's, too.
+PAGE = Path(__file__).parents[2] / "bindings" / "page"
 
 
 def relative(
@@ -271,8 +272,8 @@ def render_page(summary: dict, series: dict) -> str:
     # "</" inside a script element would end it; JSON may write the slash escaped.
     shown = {"timeline": timeline_data, "resident": resident_data}
     data = json.dumps(shown).replace("</", "<\\/")
-    style = (HERE / "page.css").read_text(encoding="utf-8")
-    script = (HERE / "page.js").read_text(encoding="utf-8")
+    style = (PAGE / "page.css").read_text(encoding="utf-8")
+    script = (PAGE / "page.js").read_text(encoding="utf-8")
     return f"""<!doctype html>
 <html lang="en">
 <head>

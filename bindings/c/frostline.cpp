@@ -3,7 +3,7 @@
 
 #include "bindings/c/call_status.h"
 #include "bindings/manager.h"
-#include "bindings/trace_file.h"
+#include "bindings/whole_file.h"
 
 #include <memory>
 #include <span>
@@ -291,6 +291,6 @@ frostline_status frostline_write_trace(frostline_context* context, const char* p
     return status_of([&]() -> Result<void> {
         if (context == nullptr || path == nullptr) return null_argument("context or path");
         FROSTLINE_TRY(const std::string trace, context->manager.trace());
-        return frostline::write_trace_file(path, trace);
+        return frostline::write_whole_file(path, trace, "trace file");
     });
 }

@@ -6,7 +6,7 @@
 #include "bindings/c/heap_end.h"
 #include "bindings/c/heap_names.h"
 #include "bindings/heaps/open_heap.h"
-#include "bindings/trace_file.h"
+#include "bindings/whole_file.h"
 
 #include <algorithm>
 #include <memory>
@@ -250,7 +250,7 @@ frostline_status frostline_heap_write_trace(frostline_heap* heap, const char* pa
             return Error(Errc::unsupported, 0, "{} records no trace: open it with trace=1",
                          open.options().name);
         }
-        FROSTLINE_TRY_VOID(frostline::write_trace_file(path, open.trace()));
+        FROSTLINE_TRY_VOID(frostline::write_whole_file(path, open.trace(), "trace file"));
         if (open.trace_complete()) return frostline::ok();
         return Error(Errc::no_space, 0,
                      "{}: {} was written and lacks events: there were more than {}, or there was "

@@ -24,4 +24,7 @@ int info(const std::vector<std::string>& arguments);
 /// `frostline check --dram SIZE [--pmem PATH] ...`: whether these tiers work here.
 int check(const std::vector<std::string>& arguments);
 
+/// `frostline plan TRACE --machine FILE [--policy NAME|all] ...`: a schedule, and what it comes to.
+int plan(const std::vector<std::string>& arguments);
+
 }  // namespace frostline::cli

@@ -17,6 +17,7 @@ constexpr const char* kUsageText =
     "\n"
     "  info [--json] ...      this machine: its nodes, devices and tiers, and how fast they are\n"
     "  check --dram SIZE ...  open tiers, move data through them and compare it\n"
+    "  plan TRACE ...         a schedule for a training step with less memory than it needs\n"
     "\n"
     "  frostline COMMAND --help   a command's options\n"
     "  frostline --version\n";
@@ -33,8 +34,9 @@ int run(const std::vector<std::string>& words) {
     const std::vector<std::string> arguments(words.begin() + 1, words.end());
     if (words[0] == "info") return info(arguments);
     if (words[0] == "check") return check(arguments);
-    return fail(kUsage, fmt::format("unknown command '{}': the commands are info and check; see "
-                                    "frostline --help",
+    if (words[0] == "plan") return plan(arguments);
+    return fail(kUsage, fmt::format("unknown command '{}': the commands are info, check and plan; "
+                                    "see frostline --help",
                                     words[0]));
 }
 

@@ -5,7 +5,7 @@
 #include "bindings/byte_size.h"
 #include "bindings/manager.h"
 #include "bindings/python/exceptions.h"
-#include "bindings/trace_file.h"
+#include "bindings/whole_file.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -256,7 +256,8 @@ void define_manager(py::module_& module) {
         .def(
             "write_trace",
             [](Manager& manager, const std::string& path) {
-                value_or_throw(write_trace_file(path, value_or_throw(manager.trace())));
+                value_or_throw(
+                    write_whole_file(path, value_or_throw(manager.trace()), "trace file"));
             },
             unlocked);
     py::class_<PinnedBuffer, Unlocked<PinnedBuffer>>(module, "PinnedBuffer", py::buffer_protocol())

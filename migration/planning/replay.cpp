@@ -59,11 +59,12 @@ class Replay {
    public:
     /// In `memory` the weights are where they lie before the first step.
     Replay(const Trace& trace, const Machine& machine, const Schedule& schedule,
-           KernelStarts starts, ReplayedMemory memory)
+           KernelStarts starts, ReplayedMemory memory, const OccupancyListener& listener)
         : trace_(trace),
           machine_(machine),
           schedule_(schedule),
           starts_(std::move(starts)),
+          listener_(listener),
           move_order_(in_order_of_time(schedule.moves,
                                        [](const ScheduledMove& each) { return each.start_ns; })),
           drop_order_(in_order_of_time(schedule.drops,
@@ -73,10 +74,12 @@ class Replay {
           moved_bytes_(machine.links.size(), 0) {}
 
     Objection run() {
+        if (listener_) listener_(0, memory_.used_bytes());
         for (Event next = next_event(); next != kNever; next = next_event()) {
             if (Objection why = perform(next.second)) {
                 return fmt::format("{} ns: {}", next.first, *why);
             }
+            if (listener_) listener_(next.first, memory_.used_bytes());
         }
         return std::nullopt;
     }
@@ -182,6 +185,7 @@ class Replay {
     const Machine& machine_;
     const Schedule& schedule_;
     const KernelStarts starts_;
+    const OccupancyListener& listener_;
     const std::vector<std::size_t> move_order_;
     const std::vector<std::size_t> drop_order_;
 
@@ -207,23 +211,24 @@ Objection place_weights(const Schedule& schedule, ReplayedMemory& memory) {
     return std::nullopt;
 }
 
-ReplayVerdict judge(const Trace& trace, const Machine& machine, const Schedule& schedule) {
+ReplayVerdict judge(const Trace& trace, const Machine& machine, const Schedule& schedule,
+                    const OccupancyListener& listener) {
     if (const Objection why = check_lines(trace, machine, schedule)) return illegal(why);
     ReplayedMemory memory(trace, machine);
     if (const Objection why = place_weights(schedule, memory)) return illegal(why);
     KernelStarts starts;
     if (const Objection why = order_kernels(trace, schedule, starts)) return illegal(why);
-    Replay replay(trace, machine, schedule, std::move(starts), std::move(memory));
+    Replay replay(trace, machine, schedule, std::move(starts), std::move(memory), listener);
     if (const Objection why = replay.run()) return illegal(why);
     return replay.verdict();
 }
 
 }  // namespace
 
-Result<ReplayVerdict> replay(const Trace& trace, const Machine& machine,
-                             const Schedule& schedule) noexcept {
+Result<ReplayVerdict> replay(const Trace& trace, const Machine& machine, const Schedule& schedule,
+                             const OccupancyListener& listener) noexcept {
     try {
-        return judge(trace, machine, schedule);
+        return judge(trace, machine, schedule, listener);
     } catch (const std::bad_alloc&) {
         return Error(Errc::out_of_memory, 0, "no memory to replay a schedule of {} kernels",
                      schedule.kernels.size());

@@ -8,6 +8,8 @@
 #include "migration/planning/trace.h"
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,11 @@ struct ReplayVerdict {
     std::vector<std::uint64_t> peak_bytes;   ///< by tier
     std::vector<std::uint64_t> moved_bytes;  ///< by link, over all steps
 };
+
+/// Told after each act at which time it happened and what each tier holds from then on. May throw
+/// std::bad_alloc and nothing else.
+using OccupancyListener =
+    std::function<void(std::uint64_t at_ns, std::span<const std::uint64_t> used_bytes)>;
 
 /// Says whether a schedule is legal. It is, if
 /// - it has three whole steps or more, whose kernels run in order, each when the one before is
@@ -44,7 +51,7 @@ struct ReplayVerdict {
 /// Errors: out_of_memory. Deterministic. O(n log n) in the schedule's lines; budget: a million
 /// kernels and a hundred thousand moves in a second. Trace and machine are whole (trace.h,
 /// machine.h); the schedule may be anything.
-Result<ReplayVerdict> replay(const Trace& trace, const Machine& machine,
-                             const Schedule& schedule) noexcept;
+Result<ReplayVerdict> replay(const Trace& trace, const Machine& machine, const Schedule& schedule,
+                             const OccupancyListener& listener = {}) noexcept;
 
 }  // namespace frostline

@@ -41,7 +41,8 @@ class ReplayedMemory {
     Objection start_kernel(KernelIndex kernel);
     Objection end_kernel(KernelIndex kernel);
 
-    /// The most that each tier held.
+    /// What each tier holds now, and the most that it held.
+    const std::vector<std::uint64_t>& used_bytes() const noexcept { return used_bytes_; }
     const std::vector<std::uint64_t>& peak_bytes() const noexcept { return peak_bytes_; }
 
    private:

@@ -103,12 +103,15 @@ bool is_face(std::string_view name) {
     if (name.starts_with("frostline::Manager::")) {
         return !name.starts_with("frostline::Manager::Parts::");
     }
-    static constexpr std::array<std::string_view, 9> kFaces{
+    static constexpr std::array<std::string_view, 15> kFaces{
         "frostline::PinnedTensor::",    "frostline::parse_byte_size(",
         "frostline::format_byte_size",  "frostline::set_option(",
-        "frostline::write_trace_file(", "frostline::version(",
+        "frostline::write_whole_file(", "frostline::version(",
         "frostline::gpu_info(",         "frostline::cuda_header_version(",
-        "frostline::machine_info("};
+        "frostline::machine_info(",     "frostline::read_planning_problem(",
+        "frostline::planning_names(",   "frostline::bound_of(",
+        "frostline::plan_with(",        "frostline::schedule_text",
+        "frostline::occupancy_of("};
     return std::any_of(kFaces.begin(), kFaces.end(),
                        [&](std::string_view face) { return name.starts_with(face); });
 }

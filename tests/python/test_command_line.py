@@ -38,11 +38,11 @@ def test_version():
 def test_help(word):
     done = run(word)
     assert done.returncode == 0 and done.stderr == ""
-    for part in ("usage: frostline", "info", "check", "--version"):
+    for part in ("usage: frostline", "info", "check", "plan", "--version"):
         assert part in done.stdout
 
 
-@pytest.mark.parametrize("command", ["info", "check"])
+@pytest.mark.parametrize("command", ["info", "check", "plan"])
 def test_help_of_a_command(command):
     done = run(command, "--help")
     assert done.returncode == 0 and f"usage: frostline {command}" in done.stdout

@@ -28,7 +28,9 @@
       cursor.setAttribute("x2", x);
       cursor.style.display = "";
       const values = chart.lines.map((line) => line.name + " " + size(line.bytes[index]));
-      readout.textContent = chart.time[index].toFixed(2) + " s: " + values.join(", ");
+      const time = chart.time[index];
+      const when = chart.end < 1 ? (time * 1000).toFixed(2) + " ms" : time.toFixed(2) + " s";
+      readout.textContent = when + ": " + values.join(", ");
     }
 
     function hide() {
