@@ -43,6 +43,7 @@ std::vector<Row> replay_rows(const std::string& path);
 std::vector<Row> residency_suite();
 std::vector<Row> tiers_suite();
 std::vector<Row> pipelines_suite();
+std::vector<Row> planner_suite();
 
 /// Median and spread of repeated measurements.
 struct Measurement {

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <set>
@@ -85,9 +86,14 @@ class TreeMaker {
 
     bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
                      const nlohmann::detail::exception& error) {
-        // The library's own words begin with its name and number for them, in brackets.
-        std::string_view words = error.what();
-        words.remove_prefix(std::min(words.find("] ") + 2, words.size()));
+        // The library's own words begin with its number for them, in brackets, and the place; they
+        // end with the text itself.
+        std::string words = error.what();
+        words.erase(0, std::min(words.find("] ") + 2, words.size()));
+        if (words.starts_with("parse error at")) words.erase(0, words.find(": ") + 2);
+        for (char& byte : words) {
+            if (byte < ' ' || byte > '~') byte = '?';
+        }
         return fail(fmt::format("not JSON: {}", words));
     }
 

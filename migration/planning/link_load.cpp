@@ -1,3 +1,5 @@
+// Rates are added and taken away as copies begin and end, in the order of those events: what is
+// left of roundings stays far below the slack.
 #include "migration/planning/link_load.h"
 
 #include <fmt/format.h>

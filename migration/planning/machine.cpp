@@ -19,8 +19,8 @@
 namespace frostline {
 namespace {
 
-// Sums and doubles stay exact, or nearly so, and far from where they overflow.
-constexpr double kMostTierBytes = 0x1p60;
+// The sizes of all tiers have a sum in 64 bits; a copy's time is neither zero nor infinite.
+constexpr double kMostTierBytes = 1e18;
 constexpr std::size_t kMostTiers = 8;
 constexpr double kLeastBytesPerSecond = 1;
 constexpr double kMostBytesPerSecond = 1e18;
@@ -120,7 +120,7 @@ class MachineReader {
         FROSTLINE_TRY(machine_.device, tier(top, "device", "the machine"));
         const MachineTier& device = machine_.tiers[machine_.device];
         if (device.size_bytes > 0) return ok();
-        return error(top, "the device {} has no bytes", shown(device.name));
+        return error(*top.member("device"), "the device {} has no bytes", shown(device.name));
     }
 
     // The tier that a member names.

@@ -1,3 +1,5 @@
+// Every act of a schedule happens at its time, and at one instant in the order of Act: so whatever
+// is freed at an instant is there for what starts at it.
 #include "migration/planning/replay.h"
 
 #include "migration/planning/link_load.h"
@@ -55,8 +57,9 @@ std::vector<std::size_t> in_order_of_time(const std::vector<Line>& lines, TimeOf
 /// each.
 class Replay {
    public:
+    /// In `memory` the weights are where they lie before the first step.
     Replay(const Trace& trace, const Machine& machine, const Schedule& schedule,
-           KernelStarts starts)
+           KernelStarts starts, ReplayedMemory memory)
         : trace_(trace),
           machine_(machine),
           schedule_(schedule),
@@ -65,12 +68,11 @@ class Replay {
                                        [](const ScheduledMove& each) { return each.start_ns; })),
           drop_order_(in_order_of_time(schedule.drops,
                                        [](const ScheduledDrop& each) { return each.at_ns; })),
-          memory_(trace, machine),
+          memory_(std::move(memory)),
           load_(machine),
           moved_bytes_(machine.links.size(), 0) {}
 
     Objection run() {
-        if (Objection why = place_weights()) return "0 ns: " + *why;
         for (Event next = next_event(); next != kNever; next = next_event()) {
             if (Objection why = perform(next.second)) {
                 return fmt::format("{} ns: {}", next.first, *why);
@@ -101,13 +103,6 @@ class Replay {
     }
     std::uint64_t end_ns(std::size_t run) const noexcept {
         return starts_.start_ns[run] + trace_.kernels()[kernel_of(run)].duration_ns;
-    }
-
-    Objection place_weights() {
-        for (const ScheduledPlacement& each : schedule_.init) {
-            if (Objection why = memory_.place(each)) return why;
-        }
-        return memory_.check_weights();
     }
 
     Event next_event() const noexcept {
@@ -204,11 +199,21 @@ ReplayVerdict illegal(const Objection& why) {
     return {.legal = false, .why = *why};
 }
 
+Objection place_weights(const Schedule& schedule, ReplayedMemory& memory) {
+    for (const ScheduledPlacement& each : schedule.init) {
+        if (Objection why = memory.place(each)) return "0 ns: " + *why;
+    }
+    if (Objection why = memory.check_weights()) return "0 ns: " + *why;
+    return std::nullopt;
+}
+
 ReplayVerdict judge(const Trace& trace, const Machine& machine, const Schedule& schedule) {
     if (const Objection why = check_lines(trace, machine, schedule)) return illegal(why);
+    ReplayedMemory memory(trace, machine);
+    if (const Objection why = place_weights(schedule, memory)) return illegal(why);
     KernelStarts starts;
     if (const Objection why = order_kernels(trace, schedule, starts)) return illegal(why);
-    Replay replay(trace, machine, schedule, std::move(starts));
+    Replay replay(trace, machine, schedule, std::move(starts), std::move(memory));
     if (const Objection why = replay.run()) return illegal(why);
     return replay.verdict();
 }

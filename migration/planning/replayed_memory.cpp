@@ -1,3 +1,5 @@
+// A copy under way holds room and is not valid; a tensor has either none, or is neither written nor
+// dies. So what is void or dead has no copies under way, and whole sets can be given up.
 #include "migration/planning/replayed_memory.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// What passes here has indices that exist and times that add up, so a replay need not ask.
 #include "migration/planning/schedule_form.h"
 
 #include <fmt/format.h>

@@ -95,7 +95,7 @@ class Trace {
 /// Reads the text format "frostline-trace 1" (docs/formats.md). Errors, with file and line in their
 /// message: invalid_argument (not the format, unknown or repeated ids, sizes or durations that are
 /// no positive numbers or too large, kernels out of order, a truncated line); not_found, io (the
-/// file); out_of_memory. Budget: a million kernels in about a second.
+/// file); permission; out_of_memory. Budget: a million kernels in about a second.
 Result<Trace> read_trace(const std::filesystem::path& path) noexcept;
 /// The same from memory; `name` stands for the file in messages.
 Result<Trace> parse_trace(std::string_view text, std::string_view name) noexcept;

@@ -156,7 +156,7 @@ FROSTLINE_CHANGES(
     {"CopyOfWhatIsOnlyRead", [](Scene& s) { s.move(kWhole, kGpu, kDram, 10, 60); }},
     {"CopyBetweenOthersDuringAWrite",
      [](Scene& s) {
-         s.move(kWhole, kGpu, kDram, 100, 150);
+         s.move(kWhole, kGpu, kDram, 125, 175);
          s.drop(kWhole, kSwap, 151);
          s.move(kWhole, kDram, kSwap, 200, 610);
      },

@@ -1,6 +1,9 @@
+// Each step is the same, two microseconds later, and uses the device's room to the last byte.
 #include "tests/migration/planning/replay_scene.h"
 
 #include "migration/planning/trace_builder.h"
+
+#include <gtest/gtest.h>
 
 #include <vector>
 
@@ -16,9 +19,9 @@ Trace make_trace() {
     const TensorIndex saved = builder.add_tensor(20, 400, "activation").value();
     const TensorIndex scratch = builder.add_tensor(30, 300, "workspace").value();
     const std::vector<TensorIndex> both{weight, saved};
-    builder.add_kernel(100, "forward", {&weight, 1}, {&saved, 1}).value();
-    builder.add_kernel(100, "middle", {}, {&scratch, 1}).value();
-    builder.add_kernel(100, "backward", both, {&weight, 1}).value();
+    EXPECT_TRUE(builder.add_kernel(100, "forward", {&weight, 1}, {&saved, 1}).has_value());
+    EXPECT_TRUE(builder.add_kernel(100, "middle", {}, {&scratch, 1}).has_value());
+    EXPECT_TRUE(builder.add_kernel(100, "backward", both, {&weight, 1}).has_value());
     return builder.finish().value();
 }
 
