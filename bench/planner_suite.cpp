@@ -27,8 +27,8 @@ Trace long_trace(std::uint32_t kernels) {
         (void)expect(builder.add_tensor(i, 4096 + random() % (1U << 20), "activation"));
     }
     for (std::uint32_t i = 0; i < kernels; ++i) {
-        const std::array<TensorIndex, 2> reads{
-            i == 0 ? 0 : i - 1, static_cast<TensorIndex>(random() % (i + 1))};
+        const std::array<TensorIndex, 2> reads{i == 0 ? 0 : i - 1,
+                                               static_cast<TensorIndex>(random() % (i + 1))};
         const std::array<TensorIndex, 1> writes{i};
         expect(builder.add_kernel(1000 + random() % 100000, "layer", reads, writes));
     }

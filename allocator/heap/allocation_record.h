@@ -11,7 +11,7 @@
 namespace frostline {
 
 enum class AllocationState : std::uint8_t {
-    vacant,   ///< never handed out, or given back to the heap's free memory
+    vacant,   ///< free memory of the heap's, or a slot that a thread got with its span
     live,     ///< handed out
     cached,   ///< freed, and kept by a thread for the next request of this size
     pending,  ///< freed, while streams other than its own may still use it

@@ -19,7 +19,8 @@
 // it. Nobody waits for an event while there is other memory. A stream that is to be destroyed is
 // forgotten first, and its work ended by one last event.
 //
-// Locks, in the order in which they are taken: the heap's, the list of caches, one cache.
+// Locks, in the order in which they are taken: the heap's, the list of caches, one cache, the list
+// of places.
 #pragma once
 
 #include "allocator/heap/address_index.h"
@@ -64,7 +65,7 @@ class Heap {
     Heap(const Heap&) = delete;
     Heap& operator=(const Heap&) = delete;
     /// Waits for the streams that use freed memory and returns everything to the backing. What
-    /// still lives is reported as options say, and is memory no longer.
+    /// still lives is memory no longer: whoever wants that told asks live() before.
     ~Heap();
 
     /// `size_bytes` for work on `stream`, at a multiple of `alignment_bytes`, a power of two (512
@@ -162,10 +163,11 @@ class Heap {
 
     Heap(std::unique_ptr<Backing> backing, const HeapOptions& options);
     Result<void> set_up();
-    void tell_leaks() const noexcept;
+    bool wait_for_each_stream() noexcept;
     HeapAllocation allocation(std::uint64_t address, const AllocationRecord& record) const;
 
-    // heap_fast.h
+    // heap_fast.h. What is used there before it is defined says here that it is to be inlined: the
+    // compiler goes by this.
     Result<HeapThread*> thread_for(StreamHandle stream) noexcept;
     static bool names(const HeapThread& thread, StreamHandle stream) noexcept {
         return !Backing::kHasStreams || (thread.stream == stream && thread.tag != kNoStream);
@@ -175,7 +177,7 @@ class Heap {
                                   StreamHandle stream) noexcept;
     [[gnu::always_inline]] void begin_life(const Request& request, CachedBlock block,
                                            ThreadCache& cache) noexcept;
-    void note_peak(CacheCounts& counts) noexcept;
+    [[gnu::always_inline]] void note_peak(CacheCounts& counts) noexcept;
     void tell_peak(CacheCounts& counts) noexcept;
     void note_birth(CachedBlock block, ThreadCache& cache) noexcept;
     void note(CachedBlock block, HeapEvent::Kind kind, ThreadCache& cache) noexcept;
@@ -201,7 +203,7 @@ class Heap {
     Result<CachedBlock> supply_or_wait(const Request& request, ThreadCache* cache,
                                        std::unique_lock<std::mutex>& lock) noexcept;
     void note_supply(const Request& request, bool scarce) noexcept;
-    Result<CachedBlock> take_from_caches(const Request& request, ThreadCache* cache) noexcept;
+    CachedBlock take_from_caches(const Request& request, ThreadCache* cache) noexcept;
     bool leaves_slots(ThreadCache& cache) noexcept;
     CachedBlock take_from_threads(const Request& request, ThreadCache* cache) noexcept;
     void fill_cache(const Request& request, CachedBlock served, ThreadCache& cache) noexcept;

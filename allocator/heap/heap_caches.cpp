@@ -1,6 +1,8 @@
 // Threads come and go; their caches stay with the heap.
 #include "allocator/heap/heap_caches.h"
 
+#include "allocator/heap/thread_end.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +11,8 @@
 
 namespace frostline {
 
-// What a thread does when it ends: it leaves its caches to their heaps, those that are still there.
+// What a thread has to do when it ends: it leaves its caches to their heaps, those that are still
+// there.
 class HeapThreadEnd {
    public:
     struct Entry {
@@ -18,22 +21,34 @@ class HeapThreadEnd {
         ThreadCache* cache = nullptr;
     };
 
-    HeapThreadEnd() = default;
-    HeapThreadEnd(const HeapThreadEnd&) = delete;
-    HeapThreadEnd& operator=(const HeapThreadEnd&) = delete;
-    ~HeapThreadEnd() {
+    /// This thread's, made when it is first asked for. Null: no memory, or the thread is ending.
+    static HeapThreadEnd* here() noexcept {
+        if (of_this_thread != nullptr || ended) return of_this_thread;
+        static const ThreadEnd at_end(&leave_caches);
+        std::unique_ptr<HeapThreadEnd> end(new (std::nothrow) HeapThreadEnd);
+        if (end != nullptr && at_end.ask(end.get())) of_this_thread = end.release();
+        return of_this_thread;
+    }
+
+    std::vector<Entry> entries;
+
+   private:
+    static void leave_caches(void* of_thread) noexcept {
+        const std::unique_ptr<HeapThreadEnd> end(static_cast<HeapThreadEnd*>(of_thread));
         // What the thread destroys after this may still use the heap: without a cache then.
+        of_this_thread = nullptr;
         ended = true;
         for (HeapThread& thread : detail::heap_threads) thread = {};
-        for (const Entry& entry : entries) {
+        for (const Entry& entry : end->entries) {
             if (const auto caches = entry.caches.lock()) caches->retire(*entry.cache);
         }
     }
 
+    static thread_local constinit HeapThreadEnd* of_this_thread;
     static thread_local constinit bool ended;
-    std::vector<Entry> entries;
 };
 
+thread_local constinit HeapThreadEnd* HeapThreadEnd::of_this_thread = nullptr;
 thread_local constinit bool HeapThreadEnd::ended = false;
 
 namespace {
@@ -60,15 +75,16 @@ void HeapCaches::renew_notes() noexcept {
 }
 
 HeapThread* HeapCaches::enter() noexcept {
-    if (HeapThreadEnd::ended) return nullptr;
-    static thread_local HeapThreadEnd end;
+    HeapThreadEnd* const end = HeapThreadEnd::here();
+    if (end == nullptr) return nullptr;
     try {
-        const auto known = std::find_if(end.entries.begin(), end.entries.end(),
+        auto& entries = end->entries;
+        const auto known = std::find_if(entries.begin(), entries.end(),
                                         [&](const auto& entry) { return entry.heap == number_; });
-        ThreadCache* cache = known == end.entries.end() ? nullptr : known->cache;
+        ThreadCache* cache = known == entries.end() ? nullptr : known->cache;
         if (cache == nullptr) {
-            std::erase_if(end.entries, [](const auto& entry) { return entry.caches.expired(); });
-            end.entries.reserve(end.entries.size() + 1);
+            std::erase_if(entries, [](const auto& entry) { return entry.caches.expired(); });
+            entries.reserve(entries.size() + 1);
             const std::lock_guard lock(mutex_);
             if (spare_.empty()) {
                 caches_.reserve(caches_.size() + 1);
@@ -79,7 +95,7 @@ HeapThread* HeapCaches::enter() noexcept {
                 cache = spare_.back();
                 spare_.pop_back();
             }
-            end.entries.push_back({number_, weak_from_this(), cache});
+            entries.push_back({number_, weak_from_this(), cache});
         }
         const std::uint64_t series = series_.load(std::memory_order_relaxed);
         HeapThread& thread = detail::heap_threads[series % detail::kHeapThreads];

@@ -71,17 +71,8 @@ Result<void> Heap<Backing>::set_up() {
 template <HeapBacking Backing>
 Heap<Backing>::~Heap() {
     if (spans_ == nullptr || fork_guard_->in_child()) return;  // was never set up, or is not ours
-    tell_leaks();
     drain_caches();
-    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        (void)ledger_.mark(static_cast<StreamTag>(i));  // behind the work of what still lives, too
-    }
-    // One after the other, because a list of them might find no memory.
-    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
-        const EventRef last = ledger_.last_mark(static_cast<StreamTag>(i));
-        if (last != nullptr) (void)backing_->wait(*last);
-    }
-    if (ledger_.any_lost() != kNoStream) (void)backing_->wait_for_all();
+    if (!wait_for_each_stream()) (void)backing_->wait_for_all();
     const std::lock_guard lock(mutex_);
     settle_others(kNoStream);
     for (const auto& [address, window] : open_windows_) {
@@ -95,15 +86,22 @@ Heap<Backing>::~Heap() {
     }
 }
 
+// One after the other, because a list of them might find no memory. False: of some stream nothing
+// but the whole device tells when its work is done. That is not asked for one that is being
+// captured, which would spoil the capture.
 template <HeapBacking Backing>
-void Heap<Backing>::tell_leaks() const noexcept {
-    if (!options_.on_leaks) return;
-    try {
-        const std::vector<HeapAllocation> living = live();
-        if (!living.empty()) options_.on_leaks(living);
-    } catch (const std::bad_alloc&) {
-        // A report for which there is no memory is not made.
+bool Heap<Backing>::wait_for_each_stream() noexcept {
+    bool all = true;
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        // Behind the work of what still lives, too.
+        const Result<void> marked = ledger_.mark(static_cast<StreamTag>(i));
+        all = all && (marked || marked.error().code() == Errc::busy);
     }
+    for (std::size_t i = 1; i <= ledger_.count(); ++i) {
+        const EventRef last = ledger_.last_mark(static_cast<StreamTag>(i));
+        if (last != nullptr) all = backing_->wait(*last).has_value() && all;
+    }
+    return all;
 }
 
 template <HeapBacking Backing>
@@ -139,23 +137,6 @@ Result<typename Heap<Backing>::Found> Heap<Backing>::find_living(const void* blo
 }
 
 template <HeapBacking Backing>
-Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noexcept {
-    if (block == nullptr || !Backing::kHasStreams) return ok();
-    FROSTLINE_TRY(const Found found, find_living(block));
-    const std::lock_guard lock(mutex_);
-    FROSTLINE_TRY(const StreamTag tag, admit(stream));
-    if (tag == found.record->stream) return ok();
-    try {
-        uses_.note(*found.record, tag);
-    } catch (const std::bad_alloc&) {
-        return Error(Errc::out_of_memory, 0, "noting that a stream uses a block of {}",
-                     options_.name);
-    }
-    found.record->used_elsewhere.store(true, std::memory_order_relaxed);
-    return ok();
-}
-
-template <HeapBacking Backing>
 bool Heap<Backing>::owns(const void* address) const noexcept {
     return reinterpret_cast<std::uint64_t>(address) - addresses_.address < addresses_.size_bytes();
 }
@@ -178,22 +159,6 @@ HeapAllocation Heap<Backing>::allocation(std::uint64_t address,
             HeapClock::number_in(record.birth),
             clock_.age_s(record.birth),
             {}};
-}
-
-template <HeapBacking Backing>
-Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
-    if (fork_guard_->in_child()) return forked();
-    std::unique_lock lock(mutex_);
-    poll_pending();
-    drain_caches();
-    // Twice, because what others are done with is its own stream's then, whose work may be queued.
-    if (wait && wait_for_streams(lock)) wait_for_streams(lock);
-    settle_others(kNoStream);
-    const std::uint64_t chunks = give_up_idle(UINT64_MAX, false, nullptr, true);
-    std::uint64_t size_bytes = chunks * large_->chunk_bytes();
-    if constexpr (KeepsSpares<Backing>) size_bytes = backing_->release_spare();
-    if (not_taken_.has_value()) return *std::exchange(not_taken_, std::nullopt);
-    return size_bytes;
 }
 
 template <HeapBacking Backing>

@@ -2,12 +2,10 @@
 #pragma once
 
 #include "allocator/heap/heap_budget.h"
-#include "allocator/heap/heap_statistics.h"
 #include "tiers/result.h"
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 
 namespace frostline {
@@ -37,13 +35,11 @@ struct HeapOptions {
     bool keeps_memory = false;
     /// Told of each refused call besides its error; by the thread that made it. Empty: nobody.
     std::function<void(const Error&)> on_misuse;
-    /// Told at the heap's end what still lives, in the order of birth, if anything does. Empty:
-    /// nobody. leak_report() makes text of it.
-    std::function<void(std::span<const HeapAllocation>)> on_leaks;
-    /// Misuse and leaks are told with the places where blocks were allocated and freed. Costs
-    /// microseconds for each call and 150 bytes for each address that was ever used.
+    /// Misuse, and what lives, are told with the places where blocks were allocated and freed.
+    /// Costs microseconds for each call and 150 bytes for each address that was ever used.
     bool debug = false;
-    /// Records births and deaths, for Heap::trace(). Costs 10 ns for each, and 32 bytes.
+    /// Records births and deaths, for Heap::trace(). Costs 10 ns for each, and 32 bytes, up to
+    /// HeapTrace::kMostEvents of them.
     bool traced = false;
 };
 

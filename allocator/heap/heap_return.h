@@ -1,14 +1,32 @@
 // How memory comes back to a heap: from blocks, caches and windows, and from the heap to its
 // backing.
-// Part of heap.h, for those who instantiate Heap. The heap's lock is held.
+// Part of heap.h, for those who instantiate Heap. The heap's lock is held, but for trim(), which
+// takes it.
 #pragma once
 
 #include "allocator/heap/heap.h"
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace frostline {
+
+template <HeapBacking Backing>
+Result<std::uint64_t> Heap<Backing>::trim(bool wait) noexcept {
+    if (fork_guard_->in_child()) return forked();
+    std::unique_lock lock(mutex_);
+    poll_pending();
+    drain_caches();
+    // Twice, because what others are done with is its own stream's then, whose work may be queued.
+    if (wait && wait_for_streams(lock)) wait_for_streams(lock);
+    settle_others(kNoStream);
+    const std::uint64_t chunks = give_up_idle(UINT64_MAX, false, nullptr, true);
+    std::uint64_t size_bytes = chunks * large_->chunk_bytes();
+    if constexpr (KeepsSpares<Backing>) size_bytes = backing_->release_spare();
+    if (not_taken_.has_value()) return *std::exchange(not_taken_, std::nullopt);
+    return size_bytes;
+}
 
 // The block is nobody's: not live, and in no cache.
 template <HeapBacking Backing>

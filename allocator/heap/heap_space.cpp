@@ -18,6 +18,16 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) 
     return value / multiple * multiple;
 }
 
+// Where a size lies among blocks.
+struct SizeOrder {
+    bool operator()(const HeapBlock& block, std::uint64_t size_bytes) const noexcept {
+        return block.size_bytes < size_bytes;
+    }
+    bool operator()(std::uint64_t size_bytes, const HeapBlock& block) const noexcept {
+        return size_bytes < block.size_bytes;
+    }
+};
+
 }  // namespace
 
 HeapSpace::HeapSpace(const Options& options) noexcept
@@ -75,20 +85,7 @@ HeapBlock* HeapSpace::take(std::uint64_t size_bytes, std::uint64_t alignment_byt
 HeapSpace::Fit HeapSpace::best_fit(std::uint64_t size_bytes, std::uint64_t alignment_bytes,
                                    StreamTag tag) noexcept {
     Tree& tree = free_[tag]->tree;
-    const auto too_small = [](const HeapBlock& block, std::uint64_t size) {
-        return block.size_bytes < size;
-    };
-    struct Compare {
-        decltype(too_small) less;
-        bool operator()(const HeapBlock& block, std::uint64_t size) const {
-            return less(block, size);
-        }
-        bool operator()(std::uint64_t size, const HeapBlock& block) const {
-            return size < block.size_bytes;
-        }
-    };
-    for (auto block = tree.lower_bound(size_bytes, Compare{too_small}); block != tree.end();
-         ++block) {
+    for (auto block = tree.lower_bound(size_bytes, SizeOrder()); block != tree.end(); ++block) {
         const std::uint64_t address = round_up(block->address, alignment_bytes);
         if (address + size_bytes <= block->end()) return {&*block, address};
     }
@@ -140,29 +137,27 @@ std::optional<HeapSpace::Growth> HeapSpace::plan_growth(std::uint64_t size_bytes
                                                         std::uint64_t alignment_bytes,
                                                         StreamTag tag) const noexcept {
     std::optional<Growth> best;
-    for (HeapBlock& unbacked : unbacked_) {
-        HeapBlock* const block = &unbacked;
+    for (HeapBlock& block : unbacked_) {
         const auto joins = [&](const HeapBlock* neighbour) {
             return !keeps_runs_ && neighbour != nullptr &&
                    neighbour->kind == HeapBlock::Kind::free && neighbour->tag == tag;
         };
-        const std::uint64_t first =
-            joins(block->previous) ? block->previous->address : block->address;
-        const std::uint64_t last = joins(block->next) ? block->next->end() : block->end();
+        const std::uint64_t first = joins(block.previous) ? block.previous->address : block.address;
+        const std::uint64_t last = joins(block.next) ? block.next->end() : block.end();
         if (last - first < size_bytes) continue;
         const auto consider = [&](std::uint64_t start) {
             const std::uint64_t end = start + size_bytes;
             if (start < first || end > last) return;
             // A start behind this block's own can only come from an alignment beyond a chunk.
-            const std::uint64_t from = std::max(block->address, round_down(start, chunk_bytes_));
-            const std::uint64_t to = std::min(block->end(), round_up(end, chunk_bytes_));
+            const std::uint64_t from = std::max(block.address, round_down(start, chunk_bytes_));
+            const std::uint64_t to = std::min(block.end(), round_up(end, chunk_bytes_));
             if (from >= to) return;
             const std::uint64_t chunks = (to - from) / chunk_bytes_;
-            if (!best.has_value() || chunks < best->chunks) best = Growth{block, from, chunks};
+            if (!best.has_value() || chunks < best->chunks) best = Growth{&block, from, chunks};
         };
         // Against what is free to the left, or to the right.
         consider(round_up(first, alignment_bytes));
-        if (joins(block->next)) consider(round_down(last - size_bytes, alignment_bytes));
+        if (joins(block.next)) consider(round_down(last - size_bytes, alignment_bytes));
     }
     return best;
 }

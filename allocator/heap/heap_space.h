@@ -42,7 +42,8 @@ class HeapSpace {
     bool admit(StreamTag tag) noexcept;
 
     /// A held block of `size_bytes` that stream `tag` may use at once; null when no free block
-    /// fits. O(log n).
+    /// fits. O(log n), and for alignments beyond kUnitBytes O(n) in the blocks that are too small
+    /// only because of them.
     HeapBlock* take(std::uint64_t size_bytes, std::uint64_t alignment_bytes,
                     StreamTag tag) noexcept;
     /// Makes a held or lent block free for `tag`, and returns the free block that it is now part

@@ -1,7 +1,8 @@
 // What a heap does with streams: it marks where their work ended, learns how far they have come,
 // and hands on what they are done with. Nothing here waits while the heap's lock is held, because
 // what a stream runs may call the heap.
-// Part of heap.h, for those who instantiate Heap. The heap's lock is held.
+// Part of heap.h, for those who instantiate Heap. The heap's lock is held, but for record_stream()
+// and forget_stream(), which take it.
 #pragma once
 
 #include "allocator/heap/heap.h"
@@ -18,6 +19,28 @@ Result<void> Heap<Backing>::mark(StreamTag tag) noexcept {
     const Result<void> marked = ledger_.mark(tag);
     if (!was_lost && ledger_.is_lost(tag)) caches_->renew_notes();
     return marked;
+}
+
+template <HeapBacking Backing>
+Result<void> Heap<Backing>::record_stream(void* block, StreamHandle stream) noexcept {
+    if (block == nullptr || !Backing::kHasStreams) return ok();
+    FROSTLINE_TRY(const Found found, find_living(block));
+    std::unique_lock lock(mutex_);
+    FROSTLINE_TRY(const StreamTag tag, admit(stream));
+    // What another thread has freed meanwhile may wait for its streams, whose list stays as it is.
+    if (found.record->state.load(std::memory_order_acquire) != AllocationState::live) {
+        lock.unlock();
+        return misuse(reinterpret_cast<std::uint64_t>(block), nullptr);
+    }
+    if (tag == found.record->stream) return ok();
+    try {
+        uses_.note(*found.record, tag);
+    } catch (const std::bad_alloc&) {
+        return Error(Errc::out_of_memory, 0, "noting that a stream uses a block of {}",
+                     options_.name);
+    }
+    found.record->used_elsewhere.store(true, std::memory_order_relaxed);
+    return ok();
 }
 
 template <HeapBacking Backing>

@@ -34,9 +34,7 @@ template <HeapBacking Backing>
 Result<CachedBlock> Heap<Backing>::supply(const Request& request, ThreadCache* cache) noexcept {
     poll_pending();
     CachedBlock block = take_free(request);
-    if (block.record == nullptr) {
-        FROSTLINE_TRY(block, take_from_caches(request, cache));
-    }
+    if (block.record == nullptr) block = take_from_caches(request, cache);
     if (block.record == nullptr && settle_others(request.tag)) block = take_free(request);
     note_supply(request, block.record == nullptr);
     if (block.record == nullptr) block = take_stitched(request);
@@ -106,13 +104,13 @@ void Heap<Backing>::note_supply(const Request& request, bool scarce) noexcept {
 }
 
 template <HeapBacking Backing>
-Result<CachedBlock> Heap<Backing>::take_from_caches(const Request& request,
-                                                    ThreadCache* cache) noexcept {
+CachedBlock Heap<Backing>::take_from_caches(const Request& request, ThreadCache* cache) noexcept {
     CachedBlock block;
     if (request.block_bytes > kLargestSlot) {
         block = take_from_threads(request, cache);
     } else if (cache != nullptr && leaves_slots(*cache)) {
-        FROSTLINE_TRY(block, take_grown(request));
+        // Where it cannot grow, what others keep serves; and if they do not, that is told.
+        block = take_grown(request).value_or(CachedBlock{});
     }
     if (block.record == nullptr && drain_caches()) block = take_free(request);
     return block;

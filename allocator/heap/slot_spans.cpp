@@ -87,7 +87,9 @@ bool SlotSpans::add(HeapBlock& block, std::size_t size_class, StreamTag tag) noe
     span->free_count = static_cast<std::uint8_t>(span->slots());
     for (std::size_t slot = 0; slot < span->slots(); ++slot) {
         span->free_slots[slot / 64] |= std::uint64_t{1} << slot % 64;
-        span->record(slot).state.store(AllocationState::vacant, std::memory_order_relaxed);
+        AllocationRecord& record = span->record(slot);
+        record.birth = 0;  // what it stood for lay elsewhere
+        record.state.store(AllocationState::vacant, std::memory_order_relaxed);
     }
     free_bytes_ += span->slots() * span->slot_bytes();
     (*partial_[tag])[size_class].insert(*span);

@@ -1,9 +1,10 @@
 // Blocks that a thread freed, ready for its next request of the same size on the same stream. One
-// thread uses a cache; others empty it when memory is short.
+// thread uses a cache; others take from it when memory is short.
 //
 // Rule: everything in it is touched under its own lock, which its thread takes for each allocation
-// and each free, and others only to empty it. Whoever holds it takes no other lock. A
-// cached block's record says so (AllocationState::cached) and is nobody else's to touch.
+// and each free, and others to empty it, to take a part over, or to read. Whoever holds it takes no
+// other lock but that of HeapPlaces, under which none is taken. A block in it is nobody else's to
+// touch; its record says `cached` if it was freed, and `vacant` if it came here with its span.
 #pragma once
 
 #include "allocator/heap/allocation_record.h"
@@ -63,7 +64,7 @@ class alignas(128) ThreadCache {
     ThreadCache(const ThreadCache&) = delete;
     ThreadCache& operator=(const ThreadCache&) = delete;
 
-    /// Its thread holds it in each call below, or others do while they empty it.
+    /// Its thread holds it in each call below, or others do for what they do with it.
     CacheLock lock;
 
     /// The block of this kind that came last; its record is null when there is none.

@@ -250,6 +250,11 @@ frostline_status frostline_heap_write_trace(frostline_heap* heap, const char* pa
             return Error(Errc::unsupported, 0, "{} records no trace: open it with trace=1",
                          open.options().name);
         }
-        return frostline::write_trace_file(path, open.trace());
+        FROSTLINE_TRY_VOID(frostline::write_trace_file(path, open.trace()));
+        if (open.trace_complete()) return frostline::ok();
+        return Error(Errc::no_space, 0,
+                     "{}: {} was written and lacks events: there were more than {}, or there was "
+                     "no memory for some: trace fewer steps",
+                     open.options().name, path, frostline::HeapTrace::kMostEvents);
     });
 }

@@ -10,6 +10,7 @@
 #include "bindings/c/heap_names.h"
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 
 namespace frostline {
@@ -67,8 +68,8 @@ class HeapCall {
     detail::HeapCallNote* note_ = detail::heap_call_note;
 };
 
-/// Nobody else is in a call of the heap, nor begins one, as long as this object lives. Not from
-/// within a call.
+/// Nobody else is in a call of the heap, nor begins one, as long as this object lives. Waits for
+/// calls that go on, and lets others begin where those take long. Not from within a call.
 class HeapAlone {
    public:
     explicit HeapAlone(frostline_heap& name) noexcept;
@@ -77,6 +78,9 @@ class HeapAlone {
     ~HeapAlone();
 
    private:
+    using Clock = std::chrono::steady_clock;
+    bool try_alone(Clock::time_point until) noexcept;
+
     frostline_heap& name_;
     const std::lock_guard<std::mutex> lock_;
 };

@@ -22,7 +22,6 @@ class OpenHeap {
     /// heap's.
     static Result<std::unique_ptr<OpenHeap>> open(const HeapSettings& settings);
 
-    bool on_device() const noexcept { return device_ != nullptr; }
     /// Calls with the heap, a DeviceHeap& or a HostHeap&, and returns what the call does.
     template <class Call>
     auto with(Call&& call) {

@@ -1,7 +1,8 @@
 // One GPU's memory as PyTorch uses it: a heap, and one for each memory pool, under one budget.
 //
-// Rule of concurrency. The lock guards the lists of pools and routes alone; no heap is called under
-// it, except to make or end one that nobody else knows. Whoever uses a pool's heap holds the pool.
+// Rule of concurrency. The lock guards the lists of pools and routes alone; under it a heap is made
+// that nobody else knows, and heaps are asked what they own and for their figures, and called for
+// nothing else: no other call of a heap takes this lock. Whoever uses a pool's heap holds the pool.
 #pragma once
 
 #include "allocator/device_heap.h"

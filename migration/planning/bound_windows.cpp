@@ -33,6 +33,7 @@ class Partition {
     Partition(const WindowProblem& problem, const WindowBounds& bounds)
         : problem_(problem),
           bounds_(bounds.kernels),
+          peaks_(bounds.peaks),
           long_stride_(bounds.long_stride),
           edges_(bounds_.size() * bounds_.size()) {
         const std::size_t all = problem.kernel_ns.size();
@@ -50,7 +51,8 @@ class Partition {
                 weigh(from, cut, Direction::out, sweep);
             }
             PeakSums sums(problem_.versions, bounds_);
-            for (std::size_t peak = 0; peak < bounds_.size(); peak += long_stride_) {
+            for (std::size_t peak = 0; peak < bounds_.size(); ++peak) {
+                if (!std::binary_search(peaks_.begin(), peaks_.end(), bounds_[peak])) continue;
                 sums.gather(peak);
                 weigh_peak(peak, cut, sums);
             }
@@ -174,6 +176,7 @@ class Partition {
 
     const WindowProblem& problem_;
     std::span<const std::uint32_t> bounds_;
+    std::span<const std::uint32_t> peaks_;
     std::uint32_t long_stride_;
     std::vector<double> computed_before_;  ///< by kernel of two steps
     std::vector<Edge> edges_;              ///< by first bound and number of bounds

@@ -45,6 +45,7 @@ struct WindowProblem {
 /// long need not be cut so precisely.
 struct WindowBounds {
     std::vector<std::uint32_t> kernels;
+    std::vector<std::uint32_t> peaks;  ///< those of them that may be a peak
     std::uint32_t long_stride = 1;
 };
 

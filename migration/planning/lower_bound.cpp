@@ -32,6 +32,25 @@ double gain_ns(std::span<const TrafficWindow> windows) {
     return sum_ns;
 }
 
+/// Kernels `spacing` apart, and of each `long_stride` of them the kernel at which most lives.
+WindowBounds first_bounds(std::span<const std::uint64_t> live_bytes, std::uint32_t spacing,
+                          std::uint32_t long_stride) {
+    std::set<std::uint32_t> kernels;
+    for (std::size_t each = 0; each < live_bytes.size(); each += spacing) {
+        kernels.insert(static_cast<std::uint32_t>(each));
+    }
+    WindowBounds bounds{.kernels = {}, .peaks = {}, .long_stride = long_stride};
+    const std::size_t stretch = std::size_t{spacing} * long_stride;
+    for (std::size_t each = 0; each < live_bytes.size(); each += stretch) {
+        const auto some = live_bytes.subspan(each, std::min(stretch, live_bytes.size() - each));
+        const auto most = std::max_element(some.begin(), some.end()) - some.begin();
+        bounds.peaks.push_back(static_cast<std::uint32_t>(each + static_cast<std::size_t>(most)));
+    }
+    kernels.insert(bounds.peaks.begin(), bounds.peaks.end());
+    bounds.kernels.assign(kernels.begin(), kernels.end());
+    return bounds;
+}
+
 /// Looks everywhere first and then more finely around the ends of what was found, as long as the
 /// work, in kernels swept over, stays within a budget: about half a second, or a few for long
 /// traces.
@@ -43,8 +62,7 @@ std::vector<TrafficWindow> search_windows(const WindowProblem& problem) {
     const auto kernels = static_cast<std::uint32_t>(problem.kernel_ns.size());
     const std::uint32_t most = std::clamp(kBoundKernels / kernels, kFewestBounds, kMostBounds);
     std::uint32_t spacing = (kernels + most - 1) / most;
-    WindowBounds bounds{.kernels = {}, .long_stride = kLongStride};
-    for (std::uint32_t each = 0; each < kernels; each += spacing) bounds.kernels.push_back(each);
+    WindowBounds bounds = first_bounds(problem.versions.live_bytes, spacing, kLongStride);
     std::vector<TrafficWindow> best = find_windows(problem, bounds);
     bounds.long_stride = 1;
     std::uint64_t budget = 4 * kBoundKernels + 8 * std::uint64_t{kernels};
@@ -63,6 +81,7 @@ std::vector<TrafficWindow> search_windows(const WindowProblem& problem) {
         if (work > budget) break;
         budget -= work;
         bounds.kernels.assign(finer.begin(), finer.end());
+        bounds.peaks = bounds.kernels;
         std::vector<TrafficWindow> found = find_windows(problem, bounds);
         if (gain_ns(found) > gain_ns(best)) {
             best = std::move(found);

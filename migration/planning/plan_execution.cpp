@@ -202,8 +202,7 @@ bool PlanExecution::start_outs(std::size_t route) {
             (is_in_use(tensor) && changes(kernel_, tensor))) {
             continue;
         }
-        auto part = first_missing(memory_.below(tensor, route), range_of(copy.range));
-        if (part.has_value()) part = first_missing(memory_.absent(tensor), *part);
+        const auto part = only_on_device(copy.range);
         if (!part.has_value()) continue;
         const TensorRange range{tensor, part->start, part->size_bytes()};
         if (memory_.free_bytes(routes_[route].tier) < static_cast<std::int64_t>(range.size_bytes)) {
@@ -212,6 +211,30 @@ bool PlanExecution::start_outs(std::size_t route) {
         return start_copy(range, route, false);
     }
     return false;
+}
+
+// The first part of the range that is on the device, and neither below nor on its way there.
+std::optional<Range> PlanExecution::only_on_device(const TensorRange& range) const {
+    RangeSet elsewhere;
+    const Range window = range_of(range);
+    const auto note = [&](const RangeSet& set) {
+        for (Range rest = window; rest.start < rest.end;) {
+            const auto part = set.first_in(rest);
+            if (!part.has_value()) break;
+            elsewhere.add(*part);
+            rest.start = part->end;
+        }
+    };
+    note(memory_.absent(range.tensor));
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        note(memory_.below(range.tensor, route));
+    }
+    for (const auto& copy : active_) {
+        if (copy.has_value() && !copy->is_in && copy->range.tensor == range.tensor) {
+            elsewhere.add(range_of(copy->range));
+        }
+    }
+    return first_missing(elsewhere, window);
 }
 
 bool PlanExecution::start_ins(std::size_t route) {

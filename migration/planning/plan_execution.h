@@ -58,6 +58,7 @@ class PlanExecution {
     bool start_kernel();
     bool start_outs(std::size_t route);
     bool start_ins(std::size_t route);
+    std::optional<Range> only_on_device(const TensorRange& range) const;
     bool drop_what_is_due();
     bool drop_copied_part(const TensorRange& range);
     bool start_copy(const TensorRange& range, std::size_t route, bool is_in);

@@ -58,6 +58,7 @@ bool PlanExecution::make_room(std::uint64_t bytes) {
         {there->size_bytes(), settings_.largest_copy_bytes, static_cast<std::uint64_t>(lacking)});
     const TensorRange range{victim, there->start, most};
     if (drop_copied_part(range)) return true;
+    if (is_being_copied(victim)) return false;
     for (std::size_t route = 0; route < routes_.size(); ++route) {
         if (memory_.free_bytes(routes_[route].tier) < static_cast<std::int64_t>(most)) continue;
         if (!start_copy(range, route, false)) continue;

@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace frostline {
@@ -28,9 +31,13 @@ struct Attempt {
     SlotIndex slow_from_parts;  // of a step; 0: never
 };
 constexpr std::array kAttempts = {
-    Attempt{2, 25, true, 0},  Attempt{1, 50, true, 0},  Attempt{0, 25, true, 0},
-    Attempt{2, 25, false, 0}, Attempt{2, 25, false, 4}, Attempt{2, 25, false, 2},
+    Attempt{2, 25, true, 0}, Attempt{1, 50, true, 0}, Attempt{0, 25, true, 0},
     Attempt{4, 12, true, 0},
+};
+// Where the tiers below lack room for copies that are of no use at present.
+constexpr std::array kTightAttempts = {
+    Attempt{2, 25, false, 0}, Attempt{2, 25, false, 4}, Attempt{2, 25, false, 2},
+    Attempt{2, 25, false, 8},
 };
 
 Result<void> check_fit(const Trace& trace, const Machine& machine, const TensorUses& uses) {
@@ -69,9 +76,12 @@ class Search {
         const std::vector<std::uint64_t> no_stalls(trace_.kernels().size(), 0);
         const PlanTimeline timeline(trace_, no_stalls,
                                     std::max<std::uint64_t>(1, trace_.ideal_ns() / kSlotsInAStep));
-        for (const Attempt& attempt : kAttempts) {
-            try_one(timeline, attempt);
+        try_one(timeline, kAttempts[0]);
+        const bool is_tight = lacked_room_below_;
+        for (const Attempt& attempt :
+             is_tight ? std::span(kTightAttempts) : std::span(kAttempts).subspan(1)) {
             if (best_.has_value() && (slowdown() <= kGoodEnough || is_over())) break;
+            try_one(timeline, attempt);
         }
         if (!best_.has_value()) return *failure_;
         FROSTLINE_TRY(const ReplayVerdict verdict, replay(trace_, machine_, best_->schedule));
@@ -100,10 +110,12 @@ class Search {
         }
         const TransferPlan transfers =
             plan_transfers(trace_, machine_, uses_, routes_, timeline, settings);
+        lacked_room_below_ |= transfers.lacked_room_below;
         PlanExecution execution(trace_, machine_, uses_, routes_, timeline, transfers,
                                 {options_.steps, largest_copy_bytes_});
         Result<Execution> done = execution.run();
         ++tried_;
+        if(getenv("DBGP"))fprintf(stderr,"attempt %u: %s %.5f rescues %lu t %.2f lacked %d\n",tried_,done?"ok":"fail",done?done->step_ns/trace_.ideal_ns():0,done?done->rescues:0,(options_.now_ns()-start_ns_)/1e9,transfers.lacked_room_below);
         if (!done) {
             if (!failure_.has_value()) failure_ = done.error();
         } else if (!best_.has_value() || done->step_ns < best_->step_ns) {
@@ -121,6 +133,7 @@ class Search {
     std::optional<Execution> best_;
     std::optional<Error> failure_;
     std::uint32_t tried_ = 0;
+    bool lacked_room_below_ = false;
 };
 
 }  // namespace

@@ -74,7 +74,9 @@ std::int64_t TransferPlanner::evict_over(const Eviction& eviction, std::uint32_t
         bytes = find_outs(eviction, routes_[route].out, bytes);
         if (bytes == 0) return 0;
         const SlotIndex until = settings_.keeps_copies ? each.void_at : each.next_use;
-        bytes = std::min(bytes, room(route, found_outs_.front().slot, until));
+        const std::int64_t fits = room(route, found_outs_.front().slot, until);
+        lacked_room_ |= fits < bytes;
+        bytes = std::min(bytes, fits);
     }
     if (bytes <= 0) return 0;
     if (dirty) book_outs(eviction, route, bytes);

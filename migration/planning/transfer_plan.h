@@ -54,7 +54,8 @@ struct TransferPlan {
     std::vector<PlannedCopy> ins;
     std::vector<PlannedDrop> drops;
     std::vector<StandingCopy> standing;
-    bool keeps_copies = true;  ///< below, after they were copied back
+    bool keeps_copies = true;        ///< below, after they were copied back
+    bool lacked_room_below = false;  ///< for something that had better left
 };
 
 /// What may be tried to make a plan better.

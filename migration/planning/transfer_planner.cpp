@@ -88,7 +88,7 @@ TransferPlan TransferPlanner::plan() {
     for (SlotIndex slot = 0; slot < 2 * size; ++slot) {
         const PlanSlot& each = timeline_.at(slot % size);
         const std::int64_t step = slot / size;
-        if (!each.is_stall && each.offset_ns == 0) begin_kernel(each.kernel);
+        if (!each.is_stall && each.offset_ns == 0) begin_kernel(each.kernel, slot);
         if (timeline_.begins_gap(slot % size)) {
             if (each.kernel > 0) {
                 end_kernel(each.kernel - 1, step, slot);
@@ -101,15 +101,18 @@ TransferPlan TransferPlanner::plan() {
     }
     advance_ins();
     return {of_second_step(outs_), of_second_step(ins_), of_second_step(drops_), standing_,
-            settings_.keeps_copies};
+            settings_.keeps_copies, lacked_room_};
 }
 
-void TransferPlanner::begin_kernel(KernelIndex kernel) {
+void TransferPlanner::begin_kernel(KernelIndex kernel, SlotIndex slot) {
     for (const TensorIndex tensor : uses_.tensors(kernel)) {
         Tensor& each = tensors_[tensor];
         idle_.erase({each.next_use, tensor});
         const auto size = static_cast<std::int64_t>(trace_.tensors()[tensor].size_bytes);
-        if (!settings_.keeps_copies && each.resident < size) each.clean.clear();
+        if (!settings_.keeps_copies && each.resident < size) {
+            each.clean.clear();
+            each.writable_from = slot;  // what is copied out before is not there any longer
+        }
         each.resident = size;
     }
 }

@@ -58,7 +58,7 @@ class TransferPlanner {
 
     void place_weights();
     std::vector<std::int64_t> living_bytes() const;
-    void begin_kernel(KernelIndex kernel);
+    void begin_kernel(KernelIndex kernel, SlotIndex slot);
     void end_kernel(KernelIndex kernel, std::int64_t step, SlotIndex slot);
     void go_idle(TensorIndex tensor, std::int64_t step, SlotIndex slot);
     void relieve_now(SlotIndex slot);
@@ -98,6 +98,7 @@ class TransferPlanner {
     LinkCalendar links_;
     std::set<std::pair<SlotIndex, TensorIndex>> idle_;  // what has bytes on the device, by next use
     GapNumber gaps_ = 0;
+    bool lacked_room_ = false;
     std::vector<Booking> found_outs_;  // by the last find_outs() and find_ins()
     std::vector<Booking> found_ins_;
     // With the slot in which each was decided.

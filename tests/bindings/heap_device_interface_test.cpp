@@ -11,8 +11,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <thread>
 
 namespace frostline {
 namespace {
@@ -135,6 +138,37 @@ TEST_F(HeapOnGpu, TheLastBlockClosesAHeapThatItsOwnerLeftBehindTheWork) {
     buffer.reset();
     int owns = 0;
     EXPECT_EQ(frostline_heap_owns(heap, &owns, &owns), FROSTLINE_CLOSED);
+}
+
+// A heap is wanted alone while a call waits for a stream whose work needs the heap itself.
+struct FreesOnAStream {
+    frostline_heap* heap = nullptr;
+    void* block = nullptr;
+    std::atomic<bool> begins{false};
+    std::atomic<frostline_status> freed{FROSTLINE_IO};
+
+    static void run(void* state) {
+        auto& self = *static_cast<FreesOnAStream*>(state);
+        self.begins.wait(false);
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other is in its call
+        self.freed = frostline_heap_free(self.heap, self.block);
+    }
+};
+
+TEST_F(HeapOnGpu, ClosingItWaitsForNobodyWhoWaitsForACallOfIt) {
+    DeviceMemory memory = open(8 * kMi);
+    TensorBuffer waited_for = *TensorBuffer::create(memory, kMi, stream_);
+    FreesOnAStream last{memory.get(), *memory.allocate(kMi, stream_)};
+    ASSERT_EQ(FROSTLINE_EMULATED(cuLaunchHostFunc)(stream_, &FreesOnAStream::run, &last),
+              CUDA_SUCCESS);
+    waited_for.reset();
+    std::thread trims([&] { EXPECT_TRUE(memory.trim(true)); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    last.begins = true;
+    last.begins.notify_one();
+    EXPECT_TRUE(memory.close());  // nothing lives when it has the heap
+    trims.join();
+    EXPECT_EQ(last.freed, FROSTLINE_OK);
 }
 
 TEST_F(HeapOnGpu, SaysWhatIsWrongWithItsOptions) {

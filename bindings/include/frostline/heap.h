@@ -50,8 +50,9 @@ FROSTLINE_EXPORT frostline_status frostline_heap_open(const char* const* options
 FROSTLINE_EXPORT frostline_status frostline_heap_close(frostline_heap* heap);
 
 /* The same where nothing lives. Otherwise the caller gives the heap up and it serves its blocks as
- * before, until the last of them is freed: that call closes it. OK either way; CLOSED if it was
- * closed or given up before. NULL is accepted. */
+ * before, until the last of them is freed: that call closes it, waits for streams, and so must not
+ * be made by what a stream runs (cuLaunchHostFunc). OK either way; CLOSED if it was closed or given
+ * up before. NULL is accepted. */
 FROSTLINE_EXPORT frostline_status frostline_heap_release(frostline_heap* heap);
 
 /* Hands out `size_bytes` at a multiple of `alignment_bytes` (a power of two of at most 2 MiB; 0
@@ -145,7 +146,8 @@ FROSTLINE_EXPORT frostline_status frostline_heap_get_stats(frostline_heap* heap,
 FROSTLINE_EXPORT frostline_status frostline_heap_begin_step(frostline_heap* heap);
 
 /* Writes what the heap recorded since it was opened ("frostline-allocs 1") to a file, mode 0600.
- * UNSUPPORTED if it was not opened with trace. */
+ * UNSUPPORTED if it was not opened with trace. NO_SPACE if events are missing, because there were
+ * more than 2^24 or no memory for some: the file has the others then. */
 FROSTLINE_EXPORT frostline_status frostline_heap_write_trace(frostline_heap* heap,
                                                              const char* path);
 

@@ -93,8 +93,8 @@ class HeapHandle {
     Outcome<void> begin_step() noexcept {
         return Outcome<void>::of(frostline_heap_begin_step(heap_));
     }
-    /// Births and deaths so far, to a file. Failures: UNSUPPORTED (opened without trace), and those
-    /// of writing a file.
+    /// Births and deaths so far, to a file. Failures: UNSUPPORTED (opened without trace), NO_SPACE
+    /// (written, but there were more than 2^24 or no memory for some), and those of writing a file.
     Outcome<void> write_trace(const char* path) const noexcept {
         return Outcome<void>::of(frostline_heap_write_trace(heap_, path));
     }

@@ -315,5 +315,20 @@ TEST_F(HeapForget, TheEndWaitsForTheWorkOfStreamsThatAreGone) {
     }
 }
 
+// Where a stream takes no event, or an event cannot be waited for, all of the device's work is.
+TEST_F(HeapForget, TheEndWaitsForTheWorkOfStreamsThatTheDriverIsInTroubleWith) {
+    for (const BackingCall call : {BackingCall::mark, BackingCall::wait}) {
+        make();
+        void* const block = get(700 << 10, 1);
+        queue(1);
+        put(block);
+        memory_->refuse(call, 1, Errc::io, true);
+        bool done = true;
+        memory_->on_unback = [&](std::uint64_t) { done = done && memory_->streams.done({{1, 1}}); };
+        end();
+        EXPECT_TRUE(done);
+    }
+}
+
 }  // namespace
 }  // namespace frostline

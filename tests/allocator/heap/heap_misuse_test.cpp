@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -65,6 +66,35 @@ TEST_F(HeapMisuse, FreeingTwiceWhileOtherStreamsUseItIsRefused) {
         EXPECT_FALSE(heap_->record_stream(block, 3));
         finish(2);
     }
+}
+
+// The block is named as used while it is freed, and waits for a stream by then. What it waits in
+// must not change any more, which AddressSanitizer sees.
+TEST_F(HeapMisuse, NamingAStreamForABlockThatAnotherThreadFreesIsServedOrRefused) {
+    constexpr StreamHandle kNamed = 20;
+    make();
+    queue(2);
+    for (int round = 0; round < 50; ++round) {
+        void* const block = get(9000, 1);
+        ASSERT_TRUE(heap_->record_stream(block, 2));
+        std::atomic<int> named = 0;
+        std::vector<std::thread> others;
+        for (StreamHandle first = 100; first <= 300; first += 100) {
+            others.emplace_back([&, first] {
+                for (StreamHandle i = 0; i < kNamed; ++i, ++named) {
+                    if (!heap_->record_stream(block, first + i)) return;
+                }
+            });
+        }
+        while (named < round % 10) std::this_thread::yield();
+        put(block);
+        for (std::thread& other : others) other.join();
+    }
+    EXPECT_EQ(heap_->statistics().live_blocks, 0U);
+    finish(2);
+    EXPECT_TRUE(heap_->trim(true));
+    EXPECT_EQ(heap_->statistics().pending, 0U);
+    EXPECT_EQ(heap_->statistics().mapped, 0U);
 }
 
 TEST_F(HeapMisuse, AForeignAddressIsRefused) {

@@ -133,6 +133,21 @@ TEST_F(HeapReports, AnAddressInNoBlockIsToldAsSuch) {
                 HasSubstr("freed before, or never handed out"));
 }
 
+// The records of a span that is gone serve the next one, wherever that lies.
+TEST_F(HeapReports, ASlotIsNotToldAsOneThatWasFreedElsewhere) {
+    std::vector<void*> slots;
+    for (int i = 0; i < 4; ++i) slots.push_back(get(512));
+    for (void* const slot : slots) put(slot);
+    ASSERT_TRUE(heap_->trim(true));
+    void* const in_their_place = get(kSpanBytes);
+    void* const elsewhere = get(512);
+    ASSERT_NE(elsewhere, slots[0]);
+    EXPECT_THAT(refused(heap_->free(at(elsewhere, 512))).message(),
+                HasSubstr("freed before, or never handed out"));
+    put(elsewhere);
+    put(in_their_place);
+}
+
 TEST_F(HeapReports, PlacesAreToldOfMisuseAndLeaks) {
     HeapOptions options;
     options.debug = true;

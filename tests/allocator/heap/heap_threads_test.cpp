@@ -5,12 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <barrier>
 #include <cstdint>
 #include <cstdlib>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -40,6 +42,20 @@ TEST_F(HeapThreads, WhatAnEndedThreadCachedServesOthers) {
     }).join();
     EXPECT_GE(heap_->statistics().cached, 200U * 1024);
     put(get(kChunk));
+}
+
+TEST_F(HeapThreads, WhereSmallMemoryCannotGrowAnotherThreadsSlotsServe) {
+    // Three chunks of small memory without a gap, a span of which lies in this thread's cache.
+    std::vector<void*> blocks;
+    for (std::uint64_t i = 0; i < 3 * kChunk / kSpanBytes - 1; ++i)
+        blocks.push_back(get(kSpanBytes));
+    put(get(700));
+    ASSERT_EQ(heap_->statistics().mapped, 3 * kChunk);
+    ASSERT_EQ(heap_->statistics().free, 0U);
+    memory_->refuse(BackingCall::back, 1, Errc::io, true);
+    std::thread([&] { put(get(700)); }).join();
+    EXPECT_EQ(memory_->calls(BackingCall::back), 4U);
+    for (void* const block : blocks) put(block);
 }
 
 TEST_F(HeapThreads, ThreadsThatComeAndGoShareTheirCaches) {
@@ -113,6 +129,18 @@ TEST_F(HeapThreads, SlotsThatOthersKeepServeOnceTheyAreMany) {
     const std::uint64_t grown = heap_->statistics().mapped;
     EXPECT_EQ(need_another(4 * slots_of_a_chunk), grown);
     for (std::size_t i = 4 * slots_of_a_chunk; i < slots.size(); ++i) put(slots[i]);
+}
+
+// No request fails while caches hold what would serve it, whatever the backing says.
+TEST_F(HeapThreads, SlotsThatOthersKeepServeWhereTheHeapCannotGrow) {
+    std::vector<void*> slots(8 * kChunk / 1024);
+    for (void*& slot : slots) slot = get(1024);
+    while (heap_->statistics().free >= kSpanBytes) slots.push_back(get(1024));
+    put(slots.back());
+    memory_->refuse(BackingCall::back, 1, Errc::io, true);
+    std::thread([&] { slots.back() = get(1024); }).join();
+    memory_->refuse(BackingCall::back, 0);
+    for (void* const slot : slots) put(slot);
 }
 
 // Frees and allocates in a thread's last moments, when its cache is gone or about to go.
@@ -260,6 +288,48 @@ TEST_F(HeapThreads, AChildEndsThoughAnotherThreadWasInTheHeapWhenItWasMade) {
     });
     EXPECT_TRUE(WIFEXITED(ended)) << "the child hangs at its end";
 }
+
+#if !defined(__SANITIZE_ADDRESS__)
+
+// Everything that the C library has left, down to the smallest piece.
+void take_all_memory() {
+    struct Piece {
+        Piece* next;
+    };
+    static thread_local Piece* volatile taken = nullptr;
+    for (std::size_t size = std::size_t{1} << 20; size >= sizeof(Piece); size /= 2) {
+        while (void* const piece = std::malloc(size)) taken = new (piece) Piece{taken};
+    }
+}
+
+// 0, or which step went wrong. Without memory for a cache of its own, the thread does without.
+int first_use_without_memory(std::uint64_t size_bytes) {
+    auto heap = Heap<RecordedDevice>::create(
+        std::make_unique<RecordedDevice>(
+            std::make_shared<RecordedMemory>(RecordedMemory::Options{})),
+        HeapOptions{});
+    if (!heap) return 1;
+    // Free memory, so that nothing is asked of what stands in for the device.
+    const auto before = (*heap)->allocate(size_bytes, 1);
+    if (!before || !(*heap)->free(*before)) return 2;
+    int step = 3;
+    std::thread([&] {
+        const rlimit none{1 << 16, RLIM_INFINITY};
+        if (::setrlimit(RLIMIT_DATA, &none) != 0) return;
+        take_all_memory();
+        const auto made = (*heap)->allocate(size_bytes, 1);
+        step = !made ? 4 : !(*heap)->free(*made) ? 5 : 0;
+    }).join();
+    return step;
+}
+
+TEST_F(HeapThreads, AThreadsFirstUseDoesNotEndTheProgramForWantOfMemory) {
+    for (const std::uint64_t size : {700, 40 << 10, 700 << 10}) {
+        EXPECT_EQ(in_a_child([&] { return first_use_without_memory(size); }), 0) << size;
+    }
+}
+
+#endif
 
 #endif
 

@@ -369,18 +369,5 @@ FROSTLINE_CHANGES(Lines,  // name what exists
                        std::reverse(s.schedule.drops.begin(), s.schedule.drops.end());
                    }}, );
 
-TEST(Replay, TellsWhatALegalScheduleComesTo) {
-    Scene scene;
-    scene.delay_last_step(1);
-    const ReplayVerdict verdict = verdict_of(scene);
-    EXPECT_TRUE(verdict.legal) << verdict.why;
-    EXPECT_EQ(verdict.steps, 3U);
-    EXPECT_EQ(verdict.ideal_ns, 300U);
-    EXPECT_EQ(verdict.step_ns, 2000.5);
-    EXPECT_EQ(verdict.slowdown, 2000.5 / 300);
-    EXPECT_EQ(verdict.peak_bytes, (std::vector<std::uint64_t>{1000, 100, 400}));
-    EXPECT_EQ(verdict.moved_bytes, (std::vector<std::uint64_t>{300, 300, 1200, 1200, 0}));
-}
-
 }  // namespace
 }  // namespace frostline
