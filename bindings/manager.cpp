@@ -7,7 +7,7 @@
 #include "bindings/stream_pins.h"
 #include "bindings/tier_set.h"
 #include "bindings/tier_speeds.h"
-#include "migration/lru_policy.h"
+#include "migration/policies/lru_policy.h"
 #include "migration/migration_engine.h"
 #include "tiers/clock.h"
 #include "tiers/copy_engine.h"

@@ -32,6 +32,21 @@ struct TierView {
     }
 };
 
+/// Where the program is in a step that is known beforehand, as a trace. Not every program is.
+struct StepView {
+    static constexpr std::uint32_t kUnknown = 0xffffffff;
+
+    std::uint32_t kernel = 0;  ///< of the trace: the one that runs, or runs next
+    /// By TensorId::slot: which of the trace's tensors lies there, or kUnknown.
+    std::span<const std::uint32_t> tensors_by_slot;
+    /// By the trace's tensors: where each is kept; nullptr while it does not live.
+    std::span<const TensorRecord* const> records;
+
+    std::uint32_t tensor(const TensorRecord& record) const noexcept {
+        return record.slot < tensors_by_slot.size() ? tensors_by_slot[record.slot] : kUnknown;
+    }
+};
+
 /// Valid during one call of decide(). `tiers` is indexed by TierId, the fastest first; index 0 is
 /// the tier that tensors are used from.
 struct PolicyView {
@@ -39,6 +54,7 @@ struct PolicyView {
     const UseOrder& by_use;
     std::span<const TierView> tiers;
     std::uint64_t prefetch_bytes = 0;  ///< how far ahead it pays to fetch (see PrefetchWindow)
+    const StepView* step = nullptr;    ///< nullptr where the step is not known
 };
 
 struct PolicyEvent {

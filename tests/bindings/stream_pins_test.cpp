@@ -1,7 +1,7 @@
 // Proves that looking after pins costs what ends: of each stream only the oldest event is asked
 // about, however many wait behind it, and no stream's pins wait for another's.
 #include "bindings/stream_pins.h"
-#include "migration/lru_policy.h"
+#include "migration/policies/lru_policy.h"
 #include "tests/bindings/framework.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Proves that nobody waits for the driver but who needs the memory: while handles are made, mapped
 // and given access, other threads go on; and that a refusal leaves all as it was.
-#include "migration/lru_policy.h"
+#include "migration/policies/lru_policy.h"
 #include "migration/migration_engine.h"
 #include "tests/tiers/emulated_gpu.h"
 #include "tests/tiers/tier_specimen.h"

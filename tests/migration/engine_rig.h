@@ -2,7 +2,7 @@
 // while the test itself decides which copy goes on when.
 #pragma once
 
-#include "migration/lru_policy.h"
+#include "migration/policies/lru_policy.h"
 #include "migration/migration_engine.h"
 #include "tests/tiers/tier_specimen.h"
 

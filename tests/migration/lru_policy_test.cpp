@@ -1,6 +1,6 @@
 // Proves that LruPolicy is a pure function that evicts the least recently used to the fastest tier
 // with room, gives up spare copies only where that helps, and never names what may not move.
-#include "migration/lru_policy.h"
+#include "migration/policies/lru_policy.h"
 
 #include "tests/migration/policy_stage.h"
 #include "tests/tiers/seed.h"

@@ -2,6 +2,8 @@
 // through it is exactly that.
 #include "migration/planning/lower_bound.h"
 
+#include "migration/planning/bound_prices.h"
+#include "migration/planning/tensor_versions.h"
 #include "migration/planning/trace_builder.h"
 #include "tests/migration/planning/step_search.h"
 
@@ -105,6 +107,43 @@ TEST(LowerBoundTest, NoScheduleOfARandomTraceIsFaster) {
     EXPECT_GE(exact, 300 - slowed);
 }
 
+/// Runs of phases in which one direction is charged, or none; room charged at a few points.
+CutPrices random_prices(std::mt19937& random, std::uint32_t points, double per_byte) {
+    CutPrices prices(points);
+    std::uint32_t charged = random() % 3;
+    for (std::uint32_t phase = 0; phase < points; ++phase) {
+        if (random() % 3 == 0) charged = random() % 3;
+        if (charged == 1) prices.in[phase] = per_byte;
+        if (charged == 2) prices.out[phase] = per_byte;
+        if (random() % 4 == 0) prices.room[phase] = per_byte;
+    }
+    return prices;
+}
+
+TEST(LowerBoundTest, NoPricesProveMoreThanASchedule) {
+    std::mt19937 random(13);
+    constexpr double kPerByte = 1;  // ns
+    for (int round = 0; round < 40; ++round) {
+        const TinyTrace tiny = random_trace(random);
+        const Trace trace = trace_of(tiny);
+        const TensorVersions versions = tensor_versions(trace);
+        const auto found = StepSearch(tiny, 2).ticks(200);
+        ASSERT_TRUE(found);
+        CutPricing pricing(versions, {2 * kUnit, 1 / kPerByte, 1 / kPerByte});
+        double most = 0;
+        for (int tries = 0; tries < 3000; ++tries) {
+            const CutPrices prices = random_prices(random, versions.points, kPerByte);
+            double sum_ns = pricing.value(prices).judged_ns;
+            for (KernelIndex kernel = 0; kernel < trace.kernels().size(); ++kernel) {
+                const bool charged = prices.in[2 * kernel + 1] + prices.out[2 * kernel + 1] > 0;
+                if (!charged) sum_ns += static_cast<double>(trace.kernels()[kernel].duration_ns);
+            }
+            most = std::max(most, sum_ns);
+        }
+        EXPECT_LE(ticks(most), *found / 4.0 + 1e-9) << "round " << round << "\n" << to_text(trace);
+    }
+}
+
 TEST(LowerBoundTest, AnActivationThatMustLeaveAndComeBackTakesItsTimeTwice) {
     // While the second kernel runs there is room for nothing else.
     const TinyTrace tiny{.is_weight = {false, false},
@@ -134,6 +173,20 @@ TEST(LowerBoundTest, AWeightThatIsNeverWrittenLeavesForFree) {
     EXPECT_NEAR(ticks(bound.repeating_step_ns), 2 + 20, 1e-3);
     // Before the first judged step one of them can have come back already.
     EXPECT_NEAR(ticks(bound.step_ns), 2 + 17.5, 1e-3);
+}
+
+TEST(LowerBoundTest, OfTwoThatDoNotFitBesideAKernelOneCrosses) {
+    // Beside kernel 1 there is room for the activation, which then does not leave before, or for
+    // the weight, which then does not come back after. Of the ten units that cross, one does so
+    // while the kernel runs.
+    const TinyTrace tiny{
+        .is_weight = {false, false, true},
+        .kernels = {{1, {}, {0}}, {1, {}, {1}}, {1, {2}, {}}, {30, {}, {}}, {1, {0}, {}}}};
+    const LowerBound bound = bound_of(trace_of(tiny, {10, 10, 10}), machine_with(20));
+    EXPECT_NEAR(ticks(bound.step_ns), 34 + 9, 1e-3);
+    ASSERT_EQ(bound.windows.size(), 1U);
+    EXPECT_EQ(bound.windows[0].traffic, BoundTraffic::out_then_in);
+    EXPECT_EQ(bound.windows[0].peak, 1U);
 }
 
 TEST(LowerBoundTest, MoreRoomOrSpeedNeverRaisesIt) {

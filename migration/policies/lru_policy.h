@@ -5,8 +5,6 @@
 
 #include "migration/policy.h"
 
-#include <array>
-
 namespace frostline {
 
 class LruPolicy final : public Policy {
