@@ -196,17 +196,18 @@ double PlanExecution::rate_for(LinkIndex link) const {
     double rate = machine_.bytes_per_second(machine_.links[link]);
     const double alone = rate;
     for (const ResourceIndex resource : machine_.links[link].resources) {
-        double left = machine_.resources[resource].bytes_per_second - load_[resource];
+        const double left = machine_.resources[resource].bytes_per_second - load_[resource];
+        double awaited = 0;
         for (LinkIndex other = 0; other < machine_.links.size(); ++other) {
             const std::vector<ResourceIndex>& theirs = machine_.links[other].resources;
             if (other == link || waits_[other] == 0 ||
                 std::find(theirs.begin(), theirs.end(), resource) == theirs.end()) {
                 continue;
             }
-            // At least half is for whoever asks: so two that wait do not wait for each other.
-            left = std::max(left / 2, left - machine_.bytes_per_second(machine_.links[other]));
+            awaited += machine_.bytes_per_second(machine_.links[other]);
         }
-        rate = std::min(rate, left);
+        // Half is for whoever asks: so those that wait do not wait for each other, however many.
+        rate = std::min(rate, std::max(left / 2, left - awaited));
     }
     return rate < kLeastShare * alone ? 0 : std::floor(rate);
 }
