@@ -66,6 +66,24 @@ TEST(PlannerFaults, WeightsLieAtFirstWhereTiersHaveRoom) {
     expect_legal(trace, machine_of(1000, 1500, 1500));
 }
 
+// What the step before leaves below is more than the tier has room for beside the rest.
+TEST(PlannerFaults, WeightsBelowAtFirstDoNotOverfillATier) {
+    const Trace trace = trace_of(
+        "frostline-trace 1\n"
+        "tensor 0 434655 weight\ntensor 1 253455 activation\ntensor 2 341025 weight\n"
+        "tensor 3 804937 activation\ntensor 4 898063 weight\ntensor 5 1 activation\n"
+        "tensor 6 732484 weight\ntensor 7 74217 activation\ntensor 8 74509 workspace\n"
+        "tensor 9 922294 workspace\ntensor 10 1 workspace\ntensor 11 619716 workspace\n"
+        "kernel 0 120 forward 0,1 3\nkernel 1 161 forward 2,3 5\nkernel 2 185 forward 4,5 7\n"
+        "kernel 3 200 backward 6,7,5,8 9\nkernel 4 141 backward 4,5,3,9 10\n"
+        "kernel 5 194 backward 2,3,1,10 11\n");
+    Machine machine;
+    machine.tiers = {{"gpu", 2625297}, {"below", 2335696}};
+    machine.resources = {{"bus", 1e6}};
+    machine.links = {{0, 1, {0}, 20000}, {1, 0, {0}, 20}};
+    expect_legal(trace, machine);
+}
+
 TEST(PlannerFaults, WeightsThatNowhereHaveRoomAreRefused) {
     const Trace trace = trace_of(
         "frostline-trace 1\n"
