@@ -127,7 +127,7 @@ TEST_P(PlannerOnLittleDram, UseWhatLiesBelowALittleDram) {
     EXPECT_TRUE(verdict->legal) << verdict->why;
 }
 
-// The others take minutes to plan so.
+// To plan vit-1280 so takes longer than a test may.
 INSTANTIATE_TEST_SUITE_P(Traces, PlannerOnLittleDram, testing::Values("bert-256"),
                          [](const auto&) { return std::string("bert256"); });
 
