@@ -29,7 +29,7 @@ const std::vector<Suite>& suites() {
         {"tiers", "copies between tiers, against bare loops over the same medium", tiers_suite},
         {"pipelines", "copies between device and file through DRAM, against the slower half",
          pipelines_suite},
-        {"planner", "the planner's own time: reading traces", planner_suite},
+        {"planner", "how good plans of real traces are, and what planning takes", planner_suite},
     };
     return kSuites;
 }

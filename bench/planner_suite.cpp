@@ -1,5 +1,6 @@
-// What the planner does before it can plan, on a trace far longer than real ones.
+// The planner on traces far longer than real ones, and on real ones: what it takes and gives.
 #include "bench/media.h"
+#include "bench/planning_rows.h"
 #include "bench/suite.h"
 #include "migration/planning/trace.h"
 #include "migration/planning/trace_builder.h"
@@ -62,7 +63,10 @@ Row reading_row() {
 }  // namespace
 
 std::vector<Row> planner_suite() {
-    return {reading_row()};
+    std::vector<Row> rows = plan_growth_rows();
+    for (Row& each : plan_quality_rows()) rows.push_back(std::move(each));
+    rows.push_back(reading_row());
+    return rows;
 }
 
 }  // namespace frostline::bench

@@ -40,6 +40,12 @@ PlanExecution::PlanExecution(const Trace& trace, const Machine& machine, const T
 
 Result<Execution> PlanExecution::run() {
     place_weights();
+    if (memory_.free_bytes(machine_.device) < 0) {
+        return Error(Errc::no_space, 0,
+                     "the weights do not fit: {} and the tiers that it has links to and from lack "
+                     "{} bytes for them",
+                     machine_.tiers[machine_.device].name, -memory_.free_bytes(machine_.device));
+    }
     while (step_ < settings_.steps) {
         start_all();
         std::uint64_t next_ns = std::min(next_gate_ns_, is_running_ ? kernel_end_ns_ : kNever);
@@ -190,17 +196,18 @@ double PlanExecution::rate_for(LinkIndex link) const {
     double rate = machine_.bytes_per_second(machine_.links[link]);
     const double alone = rate;
     for (const ResourceIndex resource : machine_.links[link].resources) {
-        double left = machine_.resources[resource].bytes_per_second - load_[resource];
+        const double left = machine_.resources[resource].bytes_per_second - load_[resource];
+        double awaited = 0;
         for (LinkIndex other = 0; other < machine_.links.size(); ++other) {
             const std::vector<ResourceIndex>& theirs = machine_.links[other].resources;
             if (other == link || waits_[other] == 0 ||
                 std::find(theirs.begin(), theirs.end(), resource) == theirs.end()) {
                 continue;
             }
-            // At least half is for whoever asks: so two that wait do not wait for each other.
-            left = std::max(left / 2, left - machine_.bytes_per_second(machine_.links[other]));
+            awaited += machine_.bytes_per_second(machine_.links[other]);
         }
-        rate = std::min(rate, left);
+        // Half is for whoever asks: so those that wait do not wait for each other, however many.
+        rate = std::min(rate, std::max(left / 2, left - awaited));
     }
     return rate < kLeastShare * alone ? 0 : std::floor(rate);
 }
@@ -259,6 +266,7 @@ bool PlanExecution::drop_copied_part(const TensorRange& range) {
 }
 
 bool PlanExecution::finish(std::uint64_t time_ns) {
+    memory_.free_void_copies();
     if (is_running_ && kernel_end_ns_ == time_ns) end_kernel();
     for (auto& copy : active_) {
         if (!copy.has_value() || copy->end_ns != time_ns) continue;

@@ -52,8 +52,6 @@ class PlanExecution {
         double bytes_per_second = 0;
     };
 
-    void place_weights();
-    void make_weights_fit();
     void start_all();
     bool start_kernel();
     bool start_outs(std::size_t route);
@@ -74,6 +72,13 @@ class PlanExecution {
     bool is_due(TensorIndex tensor) const noexcept;
     bool is_being_copied(TensorIndex tensor, bool in_only = false) const noexcept;
     bool changes(KernelIndex kernel, TensorIndex tensor) const noexcept;
+
+    // plan_placement.cpp
+    void place_weights();
+    void make_weights_fit();
+    bool place_below(const TensorRange& range, std::size_t route);
+    bool place_part_below(TensorIndex tensor, std::size_t route);
+    void drop_whole(const TensorRange& range);
 
     // plan_rescue.cpp
     bool rescue();

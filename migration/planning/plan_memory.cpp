@@ -26,7 +26,8 @@ PlanMemory::PlanMemory(const Trace& trace, const Machine& machine, std::span<con
       routes_(routes),
       tensors_(trace.tensors().size()),
       below_(trace.tensors().size() * routes.size()),
-      used_(machine.tiers.size()) {
+      used_(machine.tiers.size()),
+      void_bytes_(routes.size()) {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
         if (trace.tensors()[i].is_weight) bear(static_cast<TensorIndex>(i));
     }
@@ -42,15 +43,26 @@ void PlanMemory::end(TensorIndex tensor) {
     const std::uint64_t held = trace_->tensors()[tensor].size_bytes - each.absent.size_bytes();
     used_[machine_->device] -= static_cast<std::int64_t>(held);
     each = {};
-    write(tensor);
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        used_[routes_[route].tier] -= take_copies(tensor, route);
+    }
 }
 
 void PlanMemory::write(TensorIndex tensor) {
     for (std::size_t route = 0; route < routes_.size(); ++route) {
-        RangeSet& set = copies(tensor, route);
-        used_[routes_[route].tier] -= static_cast<std::int64_t>(set.size_bytes());
-        set = {};
+        void_bytes_[route] += take_copies(tensor, route);
     }
+}
+
+void PlanMemory::free_void_copies() noexcept {
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        used_[routes_[route].tier] -= std::exchange(void_bytes_[route], 0);
+    }
+}
+
+// Says how many bytes they had.
+std::int64_t PlanMemory::take_copies(TensorIndex tensor, std::size_t route) noexcept {
+    return static_cast<std::int64_t>(std::exchange(copies(tensor, route), {}).size_bytes());
 }
 
 void PlanMemory::take_room(TierIndex tier, std::uint64_t bytes) noexcept {

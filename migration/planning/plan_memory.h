@@ -42,8 +42,11 @@ class PlanMemory {
 
     void bear(TensorIndex tensor);
     void end(TensorIndex tensor);
-    /// What lies below is worth nothing.
+    /// What lies below is worth nothing; its room is free from the next instant on, because at one
+    /// instant copies start before kernels do.
     void write(TensorIndex tensor);
+    /// Time has gone on.
+    void free_void_copies() noexcept;
 
     void take_room(TierIndex tier, std::uint64_t bytes) noexcept;
     /// Arrives where room was taken before.
@@ -63,6 +66,7 @@ class PlanMemory {
     RangeSet& copies(TensorIndex tensor, std::size_t route) noexcept {
         return below_[tensor * routes_.size() + route];
     }
+    std::int64_t take_copies(TensorIndex tensor, std::size_t route) noexcept;
 
     const Trace* trace_;
     const Machine* machine_;
@@ -70,6 +74,7 @@ class PlanMemory {
     std::vector<Tensor> tensors_;
     std::vector<RangeSet> below_;  // by tensor and route
     std::vector<std::int64_t> used_;
+    std::vector<std::int64_t> void_bytes_;  // by route: used, and free at the next instant
 };
 
 }  // namespace frostline
