@@ -10,6 +10,7 @@ namespace {
 // How many tensors are tried for one need: those that are used again last are best, and where none
 // of many fits, links have no time.
 constexpr int kMostTries = 64;
+constexpr int kMostLooks = 2048;  // at tensors that cannot be away at all
 
 std::vector<Occupancy> empty_tiers(std::size_t tiers, SlotIndex slots) {
     return {tiers, Occupancy(std::vector<std::int64_t>(static_cast<std::size_t>(slots)))};
@@ -185,9 +186,12 @@ void TransferPlanner::relieve_ahead(SlotIndex slot) {
 // False: nothing that is idle now can be away then.
 bool TransferPlanner::relieve(SlotIndex slot, SlotIndex needed_at) {
     int tries = 0;
-    for (auto next = idle_.rbegin(); next != idle_.rend() && tries < kMostTries; ++next) {
+    int looks = 0;
+    for (auto next = idle_.rbegin();
+         next != idle_.rend() && tries < kMostTries && looks < kMostLooks; ++next) {
         const auto [next_use, tensor] = *next;
         if (next_use <= needed_at) return false;
+        ++looks;
         if (!can_be_away(tensor, slot, needed_at)) continue;
         ++tries;
         const SlotIndex end = std::min(next_use, timeline_.size() * kSteps);
