@@ -28,9 +28,9 @@ class MemoryLimit : public testing::Test {
     std::string root() const { return folder_.path(); }
     std::uint64_t mib() const { return memory_limit_bytes(root()) / kMiB; }
 
-    const std::string kSecond =
+    const std::string second_ =
         "29 22 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
-    const std::string kFirst =
+    const std::string first_ =
         "33 25 0:29 ROOT /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
         "34 25 0:30 ROOT /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
 
@@ -43,7 +43,7 @@ TEST_F(MemoryLimit, WithoutControlGroupsItIsTheMachinesMemory) {
     EXPECT_GT(machine, 16 * kMiB);
     EXPECT_LE(memory_limit_bytes(), machine);
     write("/proc/self/cgroup", "nonsense\n0:\n:::\n0::/lost\n");
-    write("/proc/self/mountinfo", "\n1 2\n" + kSecond);
+    write("/proc/self/mountinfo", "\n1 2\n" + second_);
     EXPECT_EQ(memory_limit_bytes(root()), machine) << "there are no such files";
     write("/sys/fs/cgroup/lost/memory.max", "max\n");
     EXPECT_EQ(memory_limit_bytes(root()), machine);
@@ -53,7 +53,7 @@ TEST_F(MemoryLimit, WithoutControlGroupsItIsTheMachinesMemory) {
 
 TEST_F(MemoryLimit, OfAGroupAndAllAboveItTheLowestCounts) {
     write("/proc/self/cgroup", "0::/user.slice/job.scope/worker\n");
-    write("/proc/self/mountinfo", kSecond);
+    write("/proc/self/mountinfo", second_);
     write("/sys/fs/cgroup/user.slice/memory.max", "max\n");
     limit("/user.slice/job.scope/memory.max", 9);
     limit("/user.slice/job.scope/worker/memory.max", 12);
@@ -66,7 +66,7 @@ TEST_F(MemoryLimit, OfAGroupAndAllAboveItTheLowestCounts) {
 }
 
 TEST_F(MemoryLimit, TheFirstVersionHasAHierarchyOfItsOwn) {
-    std::string mounts = kFirst;
+    std::string mounts = first_;
     for (std::size_t at = 0; (at = mounts.find("ROOT")) != std::string::npos;) {
         mounts.replace(at, 4, "/");
     }
@@ -79,7 +79,7 @@ TEST_F(MemoryLimit, TheFirstVersionHasAHierarchyOfItsOwn) {
 }
 
 TEST_F(MemoryLimit, InAContainerTheGroupsPathIsThatOfTheHost) {
-    std::string mounts = kFirst;
+    std::string mounts = first_;
     for (std::size_t at = 0; (at = mounts.find("ROOT")) != std::string::npos;) {
         mounts.replace(at, 4, "/docker/4711");
     }

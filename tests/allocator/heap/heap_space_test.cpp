@@ -38,9 +38,9 @@ class SpaceAndModel {
     };
     using Run = std::pair<std::uint64_t, std::uint64_t>;  // units: from, to
 
-    const bool keeps_runs_;  // before the space, which is made with it
+    const bool keeps_runs;  // before the space, which is made with it
 
-    explicit SpaceAndModel(bool keeps_runs = false) : keeps_runs_(keeps_runs) {
+    explicit SpaceAndModel(bool whole_runs = false) : keeps_runs(whole_runs) {
         for (StreamTag tag = 1; tag < kTags; ++tag) EXPECT_TRUE(space->admit(tag));
     }
 
@@ -123,7 +123,7 @@ class SpaceAndModel {
         ASSERT_TRUE(space->back(*growth, tag));
         const std::uint64_t at = (growth->address - kStart) / kUnit;
         paint(at, growth->chunks * kChunkUnits, {Is::free, tag, 0});
-        if (keeps_runs_) seams_.insert(at);
+        if (keeps_runs) seams_.insert(at);
         level(at);
         ASSERT_TRUE(fits(size, align, tag));
     }
@@ -187,12 +187,12 @@ class SpaceAndModel {
     /// Chunks that may go: of a run that stays together all, or none.
     std::uint64_t idle(std::uint64_t from, std::uint64_t to) const {
         const bool ends = to == kUnits || units[to].is == Is::unbacked || seams_.contains(to);
-        return keeps_runs_ && !(seams_.contains(from) && ends) ? 0 : whole(from, to);
+        return keeps_runs && !(seams_.contains(from) && ends) ? 0 : whole(from, to);
     }
 
     std::unique_ptr<RecordArena> records = *RecordArena::create();
     std::unique_ptr<HeapSpace> space =
-        *HeapSpace::create({kStart, kUnits* kUnit, kChunkUnits* kUnit, records.get(), keeps_runs_});
+        *HeapSpace::create({kStart, kUnits* kUnit, kChunkUnits* kUnit, records.get(), keeps_runs});
     std::vector<Unit> units = std::vector<Unit>(kUnits);
     std::vector<HeapBlock*> held;
 
@@ -223,7 +223,7 @@ class SpaceAndModel {
     /// Tries every run of chunks without memory in one piece; kChunks + 1 where none will do.
     std::uint64_t fewest_chunks(std::uint64_t size, std::uint64_t align, StreamTag tag) {
         std::uint64_t fewest = kChunks + 1;
-        if (keeps_runs_) {
+        if (keeps_runs) {
             for (const auto& [from, to] :
                  runs([](const Unit& unit) { return unit.is == Is::unbacked; })) {
                 if ((from + align - 1) / align * align + size > to) continue;

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -96,7 +97,7 @@ TEST(LowerBoundTest, NoScheduleOfARandomTraceIsFaster) {
                                                                  << to_text(trace);
             EXPECT_GE(bound.step_ns, bound.compute_ns);
             EXPECT_GE(bound.repeating_step_ns, bound.step_ns);
-            if (*found > 4 * static_cast<int>(ticks(bound.compute_ns) + 0.5)) ++slowed;
+            if (*found > 4 * std::lround(ticks(bound.compute_ns))) ++slowed;
             if (ticks(bound.step_ns) > *found / 4.0 - 1e-3) ++exact;
         }
     }

@@ -19,8 +19,8 @@ struct Case {
     double least_slowdown;
     double most_slowdown;
 };
-void PrintTo(const Case& each, std::ostream* out) {
-    *out << each.policy << " on " << each.trace;
+std::ostream& operator<<(std::ostream& out, const Case& each) {
+    return out << each.policy << " on " << each.trace;
 }
 
 class RecordedSteps : public testing::TestWithParam<Case> {};
