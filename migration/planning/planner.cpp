@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 
 // Slots are at most so short a part of a step, so that room is given out finely enough.
 constexpr std::uint64_t kSlotsInAStep = 8192;
+constexpr std::uint64_t kStallParts = 4;
 constexpr std::uint64_t kLargestCopyBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kCopiesInADevice = 128;
 // What slots round away, and what copies on their way take more than the plan knows.
@@ -93,6 +95,14 @@ class Search {
         return options_.now_ns && options_.now_ns() - start_ns_ >= options_.time_limit_ns;
     }
 
+    // Stalls may be many times longer than all kernels, and get a few times as many slots at most.
+    std::uint64_t longest_slot_ns(const std::vector<std::uint64_t>& stalls) const {
+        const std::uint64_t stall_ns =
+            std::accumulate(stalls.begin(), stalls.end(), std::uint64_t{0});
+        return std::max({std::uint64_t{1}, trace_.ideal_ns() / kSlotsInAStep,
+                         stall_ns / (kStallParts * kSlotsInAStep)});
+    }
+
     struct Attempt {
         bool keeps_copies = true;
         SlotIndex slow_from_part = 0;  // 0: never
@@ -100,8 +110,7 @@ class Search {
 
     void try_one(const std::vector<std::uint64_t>& stalls, const Attempt& attempt) {
         if (best_.has_value() && (slowdown() <= kGoodEnough || is_over())) return;
-        const PlanTimeline timeline(trace_, stalls,
-                                    std::max<std::uint64_t>(1, trace_.ideal_ns() / kSlotsInAStep));
+        const PlanTimeline timeline(trace_, stalls, longest_slot_ns(stalls));
         TransferSettings settings;
         settings.device_bytes = device_bytes() - kMarginCopies * largest_copy_bytes_;
         settings.reserve_bytes = device_bytes() / kReservePart;
