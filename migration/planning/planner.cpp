@@ -17,13 +17,14 @@ namespace {
 
 // Slots are at most so short a part of a step, so that room is given out finely enough.
 constexpr std::uint64_t kSlotsInAStep = 8192;
-constexpr std::uint64_t kStallParts = 4;
+constexpr std::uint64_t kShortestSlotNs = 64;
 constexpr std::uint64_t kLargestCopyBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kCopiesInADevice = 128;
 // What slots round away, and what copies on their way take more than the plan knows.
 constexpr std::uint64_t kMarginCopies = 2;
 constexpr std::uint64_t kReservePart = 25;
 constexpr double kGoodEnough = 1.0005;
+constexpr double kHopeless = 8;  // links are so slow that no plan hides them
 
 // Where tiers below lack room: what stays away for so large a part of a step (one over this) is
 // sent to the slowest tier that has time for it.
@@ -72,7 +73,7 @@ class Search {
             for (const SlotIndex parts : kSlowFromParts) try_one(no_stalls, {false, parts});
         }
         for (const double part : kPartsOfStalls) {
-            if (!best_.has_value()) break;
+            if (!best_.has_value() || slowdown() > kHopeless) break;
             std::vector<std::uint64_t> stalls = best_->stall_ns;
             for (std::uint64_t& stall : stalls) {
                 stall = static_cast<std::uint64_t>(static_cast<double>(stall) * part);
@@ -95,12 +96,12 @@ class Search {
         return options_.now_ns && options_.now_ns() - start_ns_ >= options_.time_limit_ns;
     }
 
-    // Stalls may be many times longer than all kernels, and get a few times as many slots at most.
+    // Stalls may be many times longer than all kernels, and get as many slots at most.
     std::uint64_t longest_slot_ns(const std::vector<std::uint64_t>& stalls) const {
         const std::uint64_t stall_ns =
             std::accumulate(stalls.begin(), stalls.end(), std::uint64_t{0});
-        return std::max({std::uint64_t{1}, trace_.ideal_ns() / kSlotsInAStep,
-                         stall_ns / (kStallParts * kSlotsInAStep)});
+        return std::max(
+            {kShortestSlotNs, trace_.ideal_ns() / kSlotsInAStep, stall_ns / kSlotsInAStep});
     }
 
     struct Attempt {

@@ -6,6 +6,11 @@
 #include <cmath>
 
 namespace frostline {
+namespace {
+
+constexpr std::int64_t kLeastPart = 16384;  // of the device, for one to leave by itself
+
+}  // namespace
 
 std::int64_t TransferPlanner::offset(TensorIndex tensor) const noexcept {
     return static_cast<std::int64_t>(trace_.tensors()[tensor].size_bytes) -
@@ -69,11 +74,19 @@ std::int64_t TransferPlanner::evict_dirty(const Eviction& eviction, std::int64_t
 std::int64_t TransferPlanner::evict_over(const Eviction& eviction, std::uint32_t route,
                                          std::int64_t bytes, bool dirty) {
     const Tensor& each = tensors_[eviction.tensor];
+    const SlotIndex until = settings_.keeps_copies ? each.void_at : each.next_use;
+    if (dirty) {
+        // Asked first, because it costs least.
+        const std::int64_t fits = room(route, eviction.slot, until);
+        lacked_room_ |= fits < bytes;
+        bytes = std::min(bytes, fits);
+        if (bytes <= 0) return 0;
+    }
     bytes = find_ins(eviction, routes_[route].in, bytes);
     if (bytes > 0 && dirty) {
+        const std::int64_t worth = std::min(bytes, device_bytes_ / kLeastPart);
         bytes = find_outs(eviction, routes_[route].out, bytes);
-        if (bytes == 0) return 0;
-        const SlotIndex until = settings_.keeps_copies ? each.void_at : each.next_use;
+        if (bytes < worth) return 0;  // the next slots' time will be worth more at once
         const std::int64_t fits = room(route, found_outs_.front().slot, until);
         lacked_room_ |= fits < bytes;
         bytes = std::min(bytes, fits);

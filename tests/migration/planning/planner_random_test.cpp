@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::uint64_t kSteps = 50;
+constexpr std::uint64_t kSteps = 8;
 // So many moves for each use and tier, and each part of the device that a copy has at most, are far
 // more than any plan makes: whoever makes more goes round in circles.
 constexpr std::uint64_t kMostMovesForEach = 4096;
