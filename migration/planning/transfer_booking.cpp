@@ -86,7 +86,8 @@ std::int64_t TransferPlanner::evict_over(const Eviction& eviction, std::uint32_t
     if (bytes > 0 && dirty) {
         const std::int64_t worth = std::min(bytes, device_bytes_ / kLeastPart);
         bytes = find_outs(eviction, routes_[route].out, bytes);
-        if (bytes < worth) return 0;  // the next slots' time will be worth more at once
+        if (bytes == 0 || bytes < worth)
+            return 0;  // the next slots' time will be worth more at once
         const std::int64_t fits = room(route, found_outs_.front().slot, until);
         lacked_room_ |= fits < bytes;
         bytes = std::min(bytes, fits);
