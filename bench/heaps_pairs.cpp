@@ -32,7 +32,8 @@ constexpr int kOursInATurn = 3;
 constexpr int kFewTurns = 5;  // for an allocator that takes longer than kSlowNs
 constexpr double kSlowNs = 5000;
 constexpr int kWarmUps = 80;  // batches, so that the heap has seen that it no longer grows
-constexpr unsigned kThreadRounds = 10;
+// Long enough for the scheduler to give each thread a processor of its own.
+constexpr unsigned kThreadRounds = 200;
 constexpr int kThreadTurns = 21;
 constexpr double kBudgetNs = 40;
 constexpr double kTimesFaster = 5;

@@ -91,17 +91,18 @@ Trace repeated_layers(std::uint32_t layers) {
     }
     TensorIndex gradient = tensor(8, "workspace");
     kernel(100, {activation}, {gradient});
-    for (auto each = made.rbegin(); each != made.rend(); ++each) {
+    std::reverse(made.begin(), made.end());
+    for (const auto& each : made) {
         const TensorIndex of_wide = tensor(32, "workspace");
         const TensorIndex of_mixed = tensor(8, "workspace");
         const TensorIndex of_weight = tensor(2, "workspace");
         const TensorIndex of_input = tensor(8, "workspace");
-        kernel(1500, {gradient, each->weight}, {of_wide});
-        kernel(1500, {gradient, each->wide}, {of_weight});
-        kernel(1500, {of_wide, each->weight}, {of_mixed});
-        kernel(1500, {of_wide, each->mixed}, {of_weight});
-        kernel(900, {of_mixed, each->normed, each->input}, {of_input});
-        kernel(100, {of_weight}, {each->weight, each->moments});
+        kernel(1500, {gradient, each.weight}, {of_wide});
+        kernel(1500, {gradient, each.wide}, {of_weight});
+        kernel(1500, {of_wide, each.weight}, {of_mixed});
+        kernel(1500, {of_wide, each.mixed}, {of_weight});
+        kernel(900, {of_mixed, each.normed, each.input}, {of_input});
+        kernel(100, {of_weight}, {each.weight, each.moments});
         gradient = of_input;
     }
     return expect(builder.finish());
