@@ -58,7 +58,7 @@ Result<Execution> PlanExecution::run() {
             continue;
         }
         now_ns_ = next_ns;
-        finish(now_ns_);
+        finish();
     }
     const double judged_ns =
         static_cast<double>(step_ends_ns_.back()) - static_cast<double>(step_ends_ns_.front());
@@ -265,19 +265,18 @@ bool PlanExecution::drop_copied_part(const TensorRange& range) {
     return dropped;
 }
 
-bool PlanExecution::finish(std::uint64_t time_ns) {
+void PlanExecution::finish() {
     memory_.free_void_copies();
-    if (is_running_ && kernel_end_ns_ == time_ns) end_kernel();
+    if (is_running_ && kernel_end_ns_ == now_ns_) end_kernel();
     for (auto& copy : active_) {
-        if (!copy.has_value() || copy->end_ns != time_ns) continue;
+        if (!copy.has_value() || copy->end_ns != now_ns_) continue;
         const Copy ended = *copy;
         copy.reset();
         end_copy(ended);
     }
-    return true;
 }
 
-void PlanExecution::end_copy(Copy copy) {
+void PlanExecution::end_copy(const Copy& copy) {
     const Route& route = routes_[copy.route];
     const LinkIndex link = copy.is_in ? route.in : route.out;
     for (const ResourceIndex resource : machine_.links[link].resources) {

@@ -61,8 +61,8 @@ class PlanExecution {
     bool drop_copied_part(const TensorRange& range);
     bool start_copy(const TensorRange& range, std::size_t route, bool is_in);
     double rate_for(LinkIndex link) const;
-    bool finish(std::uint64_t time_ns);
-    void end_copy(Copy copy);
+    void finish();
+    void end_copy(const Copy& copy);
     void end_kernel();
 
     bool has_opened(SlotIndex slot) const noexcept;

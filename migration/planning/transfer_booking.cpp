@@ -74,12 +74,13 @@ std::int64_t TransferPlanner::evict_dirty(const Eviction& eviction, std::int64_t
 std::int64_t TransferPlanner::evict_over(const Eviction& eviction, std::uint32_t route,
                                          std::int64_t bytes, bool dirty) {
     const Tensor& each = tensors_[eviction.tensor];
-    const SlotIndex until = settings_.keeps_copies ? each.void_at : each.next_use;
-    if (dirty) {
-        // Asked first, because it costs least.
-        const std::int64_t fits = room(route, eviction.slot, until);
+    const auto limit_to_room = [&](SlotIndex from) {
+        const std::int64_t fits = room(route, from, copies_until(each));
         lacked_room_ |= fits < bytes;
         bytes = std::min(bytes, fits);
+    };
+    if (dirty) {
+        limit_to_room(eviction.slot);  // asked first, because it costs least
         if (bytes <= 0) return 0;
     }
     bytes = find_ins(eviction, routes_[route].in, bytes);
@@ -88,9 +89,7 @@ std::int64_t TransferPlanner::evict_over(const Eviction& eviction, std::uint32_t
         bytes = find_outs(eviction, routes_[route].out, bytes);
         if (bytes == 0 || bytes < worth)
             return 0;  // the next slots' time will be worth more at once
-        const std::int64_t fits = room(route, found_outs_.front().slot, until);
-        lacked_room_ |= fits < bytes;
-        bytes = std::min(bytes, fits);
+        limit_to_room(found_outs_.front().slot);
     }
     if (bytes <= 0) return 0;
     if (dirty) book_outs(eviction, route, bytes);
@@ -149,6 +148,11 @@ std::int64_t TransferPlanner::find_ins(const Eviction& eviction, LinkIndex link,
     return found;
 }
 
+// How long a copy below takes its room.
+SlotIndex TransferPlanner::copies_until(const Tensor& tensor) const noexcept {
+    return settings_.keeps_copies ? tensor.void_at : tensor.next_use;
+}
+
 std::int64_t TransferPlanner::room(std::uint32_t route, SlotIndex from,
                                    SlotIndex to) const noexcept {
     const auto size = static_cast<std::int64_t>(machine_.tiers[routes_[route].tier].size_bytes);
@@ -165,50 +169,38 @@ std::int64_t TransferPlanner::latency_bytes(LinkIndex link) const noexcept {
 
 void TransferPlanner::book_outs(const Eviction& eviction, std::uint32_t route, std::int64_t bytes) {
     Tensor& each = tensors_[eviction.tensor];
-    const LinkIndex link = routes_[route].out;
-    std::int64_t at = offset(eviction.tensor);
-    each.clean.push_back({at + bytes, route});
-    const SlotIndex until = settings_.keeps_copies ? each.void_at : each.next_use;
-    below_[route].add(found_outs_.front().slot, std::min(until, links_.size()), bytes);
-    std::int64_t overhead = each.out_gap == each.gap ? 0 : latency_bytes(link);
-    each.out_gap = each.gap;
-    for (const Booking& booking : found_outs_) {
-        const std::int64_t part = std::min(booking.bytes, bytes);
-        if (part == 0) break;
-        links_.take(link, booking.slot, part + overhead);
-        overhead = 0;
-        note_copy(outs_, eviction, link, at, {booking.slot, part});
-        at += part;
-        bytes -= part;
-    }
+    each.clean.push_back({offset(eviction.tensor) + bytes, route});
+    below_[route].add(found_outs_.front().slot, std::min(copies_until(each), links_.size()), bytes);
+    book(eviction, {routes_[route].out, found_outs_, outs_, each.out_gap}, bytes);
 }
 
 void TransferPlanner::book_ins(const Eviction& eviction, std::uint32_t route, std::int64_t bytes) {
-    const LinkIndex link = routes_[route].in;
-    std::int64_t at = offset(eviction.tensor);
-    Tensor& each = tensors_[eviction.tensor];
-    std::int64_t overhead = each.in_gap == each.gap ? 0 : latency_bytes(link);
-    each.in_gap = each.gap;
+    std::int64_t rest = bytes;
     for (const Booking& booking : found_ins_) {
+        const std::int64_t part = std::min(booking.bytes, rest);
+        device_.add(eviction.away_from(), std::max(eviction.away_from(), booking.slot), -part);
+        rest -= part;
+    }
+    book(eviction, {routes_[route].in, found_ins_, ins_, tensors_[eviction.tensor].in_gap}, bytes);
+}
+
+void TransferPlanner::book(const Eviction& eviction, const Way& way, std::int64_t bytes) {
+    const Tensor& each = tensors_[eviction.tensor];
+    std::int64_t at = offset(eviction.tensor);
+    std::int64_t overhead = way.booked_gap == each.gap ? 0 : latency_bytes(way.link);
+    way.booked_gap = each.gap;
+    for (const Booking& booking : way.found) {
         const std::int64_t part = std::min(booking.bytes, bytes);
         if (part == 0) break;
-        links_.take(link, booking.slot, part + overhead);
+        links_.take(way.link, booking.slot, part + overhead);
         overhead = 0;
-        device_.add(eviction.away_from(), std::max(eviction.away_from(), booking.slot), -part);
-        note_copy(ins_, eviction, link, at, {booking.slot, part});
+        const TensorRange range{eviction.tensor, static_cast<std::uint64_t>(at),
+                                static_cast<std::uint64_t>(part)};
+        way.copies.emplace_back(eviction.slot, PlannedCopy{range, way.link, each.gap, booking.slot,
+                                                           each.next_use, each.void_at});
         at += part;
         bytes -= part;
     }
-}
-
-void TransferPlanner::note_copy(std::vector<std::pair<SlotIndex, PlannedCopy>>& copies,
-                                const Eviction& eviction, LinkIndex link, std::int64_t at,
-                                const Booking& booking) {
-    const Tensor& each = tensors_[eviction.tensor];
-    const TensorRange range{eviction.tensor, static_cast<std::uint64_t>(at),
-                            static_cast<std::uint64_t>(booking.bytes)};
-    copies.emplace_back(eviction.slot, PlannedCopy{range, link, each.gap, booking.slot,
-                                                   each.next_use, each.void_at});
 }
 
 std::vector<Route> routes_of(const Machine& machine) {

@@ -47,6 +47,13 @@ class TransferPlanner {
         SlotIndex slot = 0;
         std::int64_t bytes = 0;
     };
+    // What is booked for one way, out or in.
+    struct Way {
+        LinkIndex link = 0;
+        const std::vector<Booking>& found;
+        std::vector<std::pair<SlotIndex, PlannedCopy>>& copies;
+        GapNumber& booked_gap;  // the last one of the tensor's
+    };
     struct Eviction {
         TensorIndex tensor = 0;
         SlotIndex slot = 0;       // away from here on (forced) or from the next
@@ -74,12 +81,12 @@ class TransferPlanner {
     std::int64_t room(std::uint32_t route, SlotIndex from, SlotIndex to) const noexcept;
     void book_outs(const Eviction& eviction, std::uint32_t route, std::int64_t bytes);
     void book_ins(const Eviction& eviction, std::uint32_t route, std::int64_t bytes);
+    SlotIndex copies_until(const Tensor& tensor) const noexcept;
+    void book(const Eviction& eviction, const Way& way, std::int64_t bytes);
     std::int64_t latency_bytes(LinkIndex link) const noexcept;
     bool goes_slow_first(const Eviction& eviction) const noexcept;
     std::int64_t offset(TensorIndex tensor) const noexcept;
     bool can_be_away(TensorIndex tensor, SlotIndex slot, SlotIndex needed_at) noexcept;
-    void note_copy(std::vector<std::pair<SlotIndex, PlannedCopy>>& copies, const Eviction& eviction,
-                   LinkIndex link, std::int64_t at, const Booking& booking);
 
     void advance_ins();
     template <class Planned>
